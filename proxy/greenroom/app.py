@@ -1,0 +1,319 @@
+"""Puts the proxy together: the one place where its parts are made, started in order, and stopped in the reverse one.
+
+The rule: workers are let in last. Whatever can fail has been tried by then, and a start that fails leaves nothing.
+"""
+
+import asyncio
+import os
+import signal
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+import grpc
+import structlog
+
+from greenroom import __version__
+from greenroom.addresses import Address
+from greenroom.control.announce import Announcer
+from greenroom.control.http import HttpServer, Readiness, http_app
+from greenroom.control.metrics import Metrics
+from greenroom.control.server import ControlServer
+from greenroom.control.service import ControlService
+from greenroom.core.methods import METHODS
+from greenroom.core.policy import Policy
+from greenroom.core.templates import GatedKeys
+from greenroom.durations import format_duration
+from greenroom.embedded import EmbeddedEtcd
+from greenroom.errors import GreenroomError, StartError
+from greenroom.logs import configure_logs
+from greenroom.observer import LoggingObserver
+from greenroom.pb.etcd import rpc_pb2
+from greenroom.processes import can_bind, free_port
+from greenroom.relay.server import RelayServer
+from greenroom.serve.handlers import CallHandler
+from greenroom.serve.inspector import EtcdInspector
+from greenroom.settings import Settings
+from greenroom.store.follower import Follower
+from greenroom.store.mirror import Mirror
+from greenroom.store.presence import Presence, refuse_foreign_keys
+from greenroom.store.reconciler import Reconciler
+from greenroom.store.upstream import Upstream
+
+START_SECONDS = 10.0
+"""etcd must answer, and the mirror be complete, within this."""
+DRAIN_SECONDS = 3.0
+"""So long clients may finish their calls; they go on at another proxy, or wait."""
+CONTROL_GRACE_SECONDS = 1.0
+STOP_SECONDS = 10.0
+"""After a signal everything is over by then, whatever hangs: supervisors kill after that."""
+STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
+DEFAULT_CONTROL_PORT = 2390
+
+
+@dataclass(frozen=True, slots=True)
+class Places:
+    """Where this proxy really listens: free ports are chosen already."""
+
+    listen: Address
+    control: Address
+    http: Address
+
+    @property
+    def control_to_name(self) -> str | None:
+        """The control address where printed commands must name it."""
+        is_default = self.control.is_loopback and self.control.port == DEFAULT_CONTROL_PORT
+        return None if is_default else str(self.control)
+
+
+async def run(settings: Settings) -> None:
+    """Serves until SIGTERM or SIGINT. SettingsError before anything starts, StartError when it cannot go on."""
+    policy = settings.read_policy()
+    configure_logs(settings.log_level, settings.log_format)
+    places = _places(settings)
+    log = structlog.get_logger()
+    with _stopped_by_signals(log) as stopping:
+        try:
+            await _serve(settings, policy, places, log)
+        except asyncio.CancelledError:
+            if not stopping.is_set():
+                raise
+        except BaseExceptionGroup as errors:
+            raise _first(errors) from None
+    log.info("stopped")
+
+
+async def _serve(settings: Settings, policy: Policy, places: Places, log: Any) -> None:
+    async with AsyncExitStack() as stack:
+        background = await stack.enter_async_context(_background())
+        addresses = await _etcd(settings, stack, background)
+        with _start_errors(addresses):
+            await _Start(settings, policy, places, addresses, log, stack, background).everything()
+        await asyncio.Event().wait()
+
+
+@dataclass(frozen=True, slots=True)
+class _Start:
+    """One start: what `everything` makes ends with `stack`, its loops run in `background`."""
+
+    settings: Settings
+    policy: Policy
+    places: Places
+    addresses: Sequence[Address]
+    log: Any
+    stack: AsyncExitStack
+    background: asyncio.TaskGroup
+
+    async def everything(self) -> None:
+        """From the connection to etcd to the open door."""
+        gated_keys = self.policy.gated_keys()
+        upstream = Upstream([(address.host, address.port) for address in self.addresses])
+        self.stack.push_async_callback(upstream.close)
+        await upstream.status(rpc_pb2.StatusRequest(), timeout_seconds=START_SECONDS)
+        await refuse_foreign_keys(upstream)
+        follower = Follower(upstream, Mirror(gated_keys), gated_keys, clock=_now, log=self.log)
+        metrics = self._metrics(follower.mirror)
+        announcer = Announcer(follower, clock=_now, log=self.log, metrics=metrics, control=self.places.control_to_name)
+        reconciler = Reconciler(
+            upstream,
+            follower,
+            clock=_now,
+            log=self.log,
+            on_carried_out=announcer.carried_out,
+            on_lost_fence=metrics.fence_lost,
+        )
+        await self._control(upstream, follower, announcer, metrics)
+        presence = await self._presence(upstream, gated_keys)
+        for loop in (presence.run(), follower.run(), announcer.run(), reconciler.run()):
+            self.background.create_task(loop)
+        await _synced(follower)
+        await self._relay(upstream, gated_keys, announcer, metrics)
+        self._announce()
+
+    async def _presence(self, upstream: Upstream, gated_keys: GatedKeys) -> Presence:
+        presence = Presence(
+            upstream,
+            policy_digest=self.policy.digest,
+            templates_digest=gated_keys.digest,
+            address=str(self.places.control),
+            version=__version__,
+            log=self.log,
+        )
+        self.stack.push_async_callback(presence.close)
+        await presence.register()
+        return presence
+
+    def _metrics(self, mirror: Mirror) -> Metrics:
+        gates = {name for rule in self.policy.rules for name in rule.gates}
+        methods = [path.decode().removeprefix("/") for path in METHODS]
+        return Metrics(mirror, clock=_now, gates=gates, methods=methods, version=__version__)
+
+    async def _control(self, upstream: Upstream, follower: Follower, announcer: Announcer, metrics: Metrics) -> None:
+        service = ControlService(upstream, follower, clock=_now, log=self.log, announcer=announcer, metrics=metrics)
+        place = self.places.control
+        control = ControlServer(service, follower, host=place.host, port=place.port, log=self.log)
+        await control.start()
+        self.stack.push_async_callback(control.stop, CONTROL_GRACE_SECONDS)
+        self.background.create_task(control.run())
+        place = self.places.http
+        http = HttpServer(http_app(Readiness(follower, upstream), metrics), host=place.host, port=place.port)
+        http.start()
+        self.stack.push_async_callback(_finish, http, self.background.create_task(http.run()))
+
+    async def _relay(self, upstream: Upstream, gated_keys: GatedKeys, announcer: Announcer, metrics: Metrics) -> None:
+        handler = CallHandler(
+            upstream,
+            gated_keys,
+            self.policy,
+            clock=_now,
+            opened=announcer.opened,
+            fence_lost=metrics.fence_lost,
+            advertise_url=self.settings.advertise_client_url or self.places.listen.url,
+        )
+        relay = RelayServer(
+            inspector=EtcdInspector(gated_keys),
+            handler=handler,
+            observer=LoggingObserver(metrics, self.log, asyncio.get_running_loop().time),
+            upstreams=[(address.host, address.port) for address in self.addresses],
+            host=self.places.listen.host,
+            port=self.places.listen.port,
+        )
+        try:
+            await relay.start()
+        except OSError as error:
+            raise StartError(f"--listen '{self.places.listen}': {error.strerror or error}") from error
+        self.stack.push_async_callback(relay.stop, DRAIN_SECONDS)
+
+    def _announce(self) -> None:
+        self.log.info(
+            "serving",
+            listen=str(self.places.listen),
+            control=str(self.places.control),
+            http=str(self.places.http),
+            etcd=",".join(map(str, self.addresses)),
+            policy=describe(self.settings, self.policy),
+            version=__version__,
+        )
+        if not self.policy.rules:
+            self.log.warning("nothing.is.held", why="no rule, and --allow-ungated")
+
+
+def describe(settings: Settings, policy: Policy) -> str:
+    """Which policy is in force, in few words."""
+    if settings.policy is None:
+        gates = ",".join(f"{name}={format_duration(seconds)}" for name, seconds in settings.gate.items())
+        return gates or "none"
+    rules = len(policy.rules)
+    return f"{settings.policy} ({rules} rule{'' if rules == 1 else 's'}, digest {policy.digest[:8]})"
+
+
+async def _etcd(settings: Settings, stack: AsyncExitStack, background: asyncio.TaskGroup) -> Sequence[Address]:
+    """etcd's addresses; an embedded one is started, and the proxy ends when it does."""
+    if not settings.embedded_etcd:
+        return settings.upstream
+    etcd = await EmbeddedEtcd.start(settings.data_dir, settings.embedded_etcd_listen)
+    watching = background.create_task(_ends(etcd))
+    stack.push_async_callback(etcd.stop)
+    stack.callback(watching.cancel)
+    return (etcd.address,)
+
+
+async def _ends(etcd: EmbeddedEtcd) -> None:
+    raise StartError(await etcd.ended())
+
+
+async def _synced(follower: Follower) -> None:
+    try:
+        async with asyncio.timeout(START_SECONDS):
+            await follower.wait_ready()
+    except TimeoutError:
+        why = follower.why_not_ready
+        raise StartError(f"could not read Greenroom's own keys from etcd within {START_SECONDS:g} s: {why}") from None
+
+
+def _places(settings: Settings) -> Places:
+    """StartError for a port that is taken, before anything is started because of it."""
+    return Places(
+        _place("--listen", settings.listen),
+        _place("--control-listen", settings.control_listen),
+        _place("--http-listen", settings.http_listen),
+    )
+
+
+def _place(option: str, address: Address) -> Address:
+    chosen = Address(address.host, address.port or free_port(address.host))
+    if not can_bind(chosen.host, chosen.port):
+        raise StartError(f"{option} '{address}': the port is taken, or the address is not this machine's")
+    return chosen
+
+
+async def _finish(http: HttpServer, running: asyncio.Task[None]) -> None:
+    http.stop()
+    await asyncio.wait((running,), timeout=CONTROL_GRACE_SECONDS)
+
+
+@asynccontextmanager
+async def _background() -> AsyncIterator[asyncio.TaskGroup]:
+    """Loops that end with the block: it is left by an exception or not at all, and either ends them."""
+    async with asyncio.TaskGroup() as tasks:
+        yield tasks
+
+
+@contextmanager
+def _stopped_by_signals(log: Any) -> Iterator[asyncio.Event]:
+    """SIGTERM and SIGINT cancel the task that runs the block, once; the event says that they did."""
+    loop = asyncio.get_running_loop()
+    task = asyncio.current_task()
+    assert task is not None
+    stopping = asyncio.Event()
+    patience: list[asyncio.TimerHandle] = []
+
+    def stop(number: signal.Signals) -> None:
+        if not stopping.is_set():
+            log.info("stopping", signal=number.name)
+            stopping.set()
+            patience.append(loop.call_later(STOP_SECONDS, _give_up, log))
+            task.cancel()
+
+    for number in STOP_SIGNALS:
+        loop.add_signal_handler(number, stop, number)
+    try:
+        yield stopping
+    finally:
+        for timer in patience:
+            timer.cancel()
+        for number in STOP_SIGNALS:
+            loop.remove_signal_handler(number)
+
+
+def _give_up(log: Any) -> None:
+    """Nobody waits for longer. The kernel ends the embedded etcd with this process."""
+    log.error("stop.took.too.long", seconds=STOP_SECONDS)
+    os._exit(1)
+
+
+@contextmanager
+def _start_errors(addresses: Sequence[Address]) -> Iterator[None]:
+    try:
+        yield
+    except grpc.aio.AioRpcError as error:
+        urls = ",".join(address.url for address in addresses)
+        details = " ".join((error.details() or "").split()) or error.code().name
+        raise StartError(f"--upstream '{urls}': etcd does not answer: {details}") from error
+
+
+def _first(errors: BaseExceptionGroup) -> BaseException:
+    """One line is for one error; the others mostly follow from it. Where one is a bug, all are shown."""
+    expected, bugs = errors.split(GreenroomError)
+    if bugs is not None or expected is None:
+        return errors
+    found: BaseException = expected
+    while isinstance(found, BaseExceptionGroup):
+        found = found.exceptions[0]
+    return found
+
+
+def _now() -> datetime:
+    return datetime.now(UTC)

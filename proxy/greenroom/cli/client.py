@@ -1,0 +1,133 @@
+"""A thin client of the control API: one method a call, every error one line that says what to do.
+
+The rule: no decisions here. What the proxy answers comes out as it is, or as one ControlError.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, Self, TypeVar, cast
+
+import grpc
+from google.rpc import error_details_pb2  # type: ignore[import-untyped]  # the package has no types
+from grpc_status import rpc_status
+
+from greenroom.addresses import Address
+from greenroom.errors import GreenroomError
+from greenroom.pb.control.v1 import control_pb2, control_pb2_grpc
+
+Answer = TypeVar("Answer")
+CALL_SECONDS = 10.0
+"""The proxy gives up a contended fence after 5 s; what takes longer than this is not there."""
+PAGE_SIZE = 500
+
+_WHAT_TO_DO = {
+    "UNKNOWN_INSTANCE": "`greenroom instances` lists those that there are",
+    "UNKNOWN_ROLLOUT_HOLD": "`greenroom rollout-hold list` lists those that there are",
+    "STALE_ATTEMPT": "the worker changed what is checked: check it again and report on the new attempt",
+    "FENCE_CONTENDED": "try again",
+    "NOT_READY": "its /ready says more",
+}
+
+
+class ControlError(GreenroomError):
+    """A call of the control API failed. `said` is the ErrorInfo's reason, empty where nobody gave one."""
+
+    def __init__(self, message: str, said: str = "") -> None:
+        super().__init__(message)
+        self.said = said
+
+
+class ControlClient:
+    """One connection to a proxy's control port. `with` closes it."""
+
+    def __init__(self, address: Address, timeout_seconds: float = CALL_SECONDS) -> None:
+        self.address = address
+        self._timeout_seconds = timeout_seconds
+        self._channel = grpc.insecure_channel(str(address), options=(("grpc.enable_http_proxy", 0),))
+        self._stub = control_pb2_grpc.ControlStub(self._channel)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._channel.close()
+
+    def instances(self, **filters: Any) -> list[control_pb2.Instance]:
+        """All instances that the filters (`state`, `namespace`, `component`, `model`) leave, by id."""
+        request = control_pb2.ListInstancesRequest(page_size=PAGE_SIZE, **filters)
+        pages = self._pages(self._stub.ListInstances, request)
+        return [instance for page in pages for instance in page.instances]
+
+    def instance(self, name: str) -> control_pb2.Instance:
+        """One instance by its resource name."""
+        return self._call(self._stub.GetInstance, control_pb2.GetInstanceRequest(name=name))
+
+    def report_verdict(self, request: control_pb2.ReportVerdictRequest) -> control_pb2.ReportVerdictResponse:
+        """Stores a verdict."""
+        return self._call(self._stub.ReportVerdict, request)
+
+    def rollout_holds(self) -> list[control_pb2.RolloutHold]:
+        """All rollout holds in force."""
+        pages = self._pages(self._stub.ListRolloutHolds, control_pb2.ListRolloutHoldsRequest(page_size=PAGE_SIZE))
+        return [hold for page in pages for hold in page.rollout_holds]
+
+    def create_rollout_hold(self, hold: control_pb2.RolloutHold, hold_id: str = "") -> control_pb2.RolloutHold:
+        """Stops releases; an empty id lets the proxy choose one."""
+        request = control_pb2.CreateRolloutHoldRequest(rollout_hold=hold, rollout_hold_id=hold_id)
+        return self._call(self._stub.CreateRolloutHold, request)
+
+    def lift_rollout_hold(self, name: str) -> control_pb2.RolloutHold:
+        """Lets releases go on; the hold as it was."""
+        request = control_pb2.LiftRolloutHoldRequest(name=name)
+        return self._call(self._stub.LiftRolloutHold, request).rollout_hold
+
+    def _pages(self, method: Callable[..., Any], request: Any) -> Iterator[Any]:
+        while True:
+            page = self._call(method, request)
+            yield page
+            if not page.next_page_token:
+                return
+            request.page_token = page.next_page_token
+
+    def _call(self, method: Callable[..., Answer], request: object) -> Answer:
+        with self._in_words():
+            return method(request, timeout=self._timeout_seconds)
+
+    @contextmanager
+    def _in_words(self) -> Iterator[None]:
+        try:
+            yield
+        except grpc.RpcError as error:
+            raise in_words(error, self.address) from error
+
+
+def in_words(error: grpc.RpcError, address: Address) -> ControlError:
+    """The error as one line, and what to do about it."""
+    said = _reason(error)
+    if said:
+        advice = _WHAT_TO_DO.get(said)
+        return ControlError(f"{_one_line(error.details())}{f' ({advice})' if advice else ''}", said)
+    if error.code() in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED):
+        return ControlError(
+            f"no control API answers at {address}: is `greenroom serve` running? "
+            "--control or GREENROOM_CONTROL names another address"
+        )
+    if error.code() is grpc.StatusCode.UNIMPLEMENTED:
+        return ControlError(f"{address} is no control port of Greenroom's (or of another version); see --control")
+    return ControlError(f"the control API at {address} failed: {error.code().name}: {_one_line(error.details())}")
+
+
+def _reason(error: grpc.RpcError) -> str:
+    try:
+        status = rpc_status.from_call(cast(grpc.Call, error))
+    except ValueError:
+        return ""
+    for detail in status.details if status else ():
+        info = error_details_pb2.ErrorInfo()
+        if detail.Unpack(info):
+            return str(info.reason)
+    return ""
+
+
+def _one_line(text: str | None) -> str:
+    return " ".join((text or "").split())

@@ -1,0 +1,114 @@
+"""One instance in full: why it is not released, what was decided about it and by whom, and what helps next."""
+
+from collections.abc import Sequence
+from datetime import datetime
+
+from greenroom.cli.layout import indented, shortened, table
+from greenroom.cli.words import (
+    REJECTED,
+    RELEASED,
+    THROUGH,
+    clock_time,
+    endpoint_path,
+    gate_word,
+    hold_id,
+    hold_words,
+    in_state,
+    since,
+    state_word,
+    until,
+)
+from greenroom.pb.control.v1.control_pb2 import HOLD_HEALTH, Condition, GateStatus, Instance, RolloutHold, Transition
+
+MAX_REASON_CHARACTERS = 200
+"""In a table. The JSON output has the whole 2 KiB."""
+
+
+def render(instance: Instance, holds: Sequence[RolloutHold], now: datetime, control: str = "") -> list[str]:
+    """The whole page. `control` is what printed commands need to reach the same proxy."""
+    return [
+        *_head(instance, now),
+        *_why(instance),
+        *_section("Gates", _gates(instance.gates, now)),
+        *_section(
+            "Keys, in the order of registration", [_key(instance, index) for index in range(len(instance.gated_keys))]
+        ),
+        *_section(
+            "Trail", table(("TIME", "WHO", "WHAT", "STATE", "WHY"), [_step(step) for step in instance.transitions])
+        ),
+        *_section("Next", next_steps(instance, holds, control)),
+    ]
+
+
+def next_steps(instance: Instance, holds: Sequence[RolloutHold], control: str = "") -> list[str]:
+    """The commands that help, as they can be pasted, each ending in `control`; else what can be done at all."""
+    if instance.state == RELEASED:
+        return ["nothing: it is public"]
+    if instance.state == REJECTED:
+        return ["mend what failed and start the worker again: it registers anew, with a new id and fresh gates"]
+    open_gates = [gate for gate in instance.gates if gate.state not in THROUGH]
+    verdicts = [f"greenroom verdict {instance.id} {gate.gate} passed --reason 'why'{control}" for gate in open_gates]
+    said = " ".join(condition.message for condition in instance.conditions if condition.type == "NotOnHold")
+    stopping = [hold for hold in holds if f"rollout hold {hold_id(hold)} by" in said]
+    steps = verdicts + [f"greenroom rollout-hold lift {hold_id(hold)}{control}" for hold in stopping]
+    return steps or [f"greenroom wait {instance.id} --for released{control}"]
+
+
+def _head(instance: Instance, now: datetime) -> list[str]:
+    first = instance.first_held_time
+    facts = [
+        ("models", ", ".join(instance.models) or "-"),
+        ("endpoint", endpoint_path(instance)),
+        ("address", instance.address or "not known: no instance record yet"),
+        ("keeps back", hold_words(instance.hold)),
+        ("first held", f"{clock_time(first)} ({since(first, now)} ago)" if first.seconds else "never"),
+        ("released", clock_time(instance.release_time) if instance.HasField("release_time") else "not yet"),
+    ]
+    label_width = max(len(label) for label, _ in facts)
+    return [
+        f"Instance {instance.id} is {in_state(instance)}",
+        *(f"  {label.ljust(label_width)}  {fact}" for label, fact in facts),
+    ]
+
+
+def _why(instance: Instance) -> list[str]:
+    if instance.state == RELEASED:
+        return []
+    return _section("Why it is not released", [_condition(one) for one in instance.conditions])
+
+
+def _condition(condition: Condition) -> str:
+    return f"{'yes' if condition.status else 'no '}  {condition.type}: {condition.message}"
+
+
+def _gates(gates: Sequence[GateStatus], now: datetime) -> list[str]:
+    headings = ("GATE", "STATE", "ATTEMPT", "DEADLINE", "REPORTER", "REASON")
+    return table(headings, [_gate(gate, now) for gate in gates]) if gates else []
+
+
+def _gate(gate: GateStatus, now: datetime) -> tuple[str, ...]:
+    decided = gate.HasField("decided_time")
+    deadline = (
+        f"decided {clock_time(gate.decided_time)}"
+        if decided
+        else f"{clock_time(gate.deadline_time)} ({until(gate.deadline_time, now)})"
+    )
+    reason = shortened(gate.reason, MAX_REASON_CHARACTERS)
+    return (gate.gate, gate_word(gate.state), str(gate.attempt), deadline, gate.reporter or "-", reason or "-")
+
+
+def _key(instance: Instance, index: int) -> str:
+    key = instance.gated_keys[index]
+    place = "public" if instance.state == RELEASED or instance.hold == HOLD_HEALTH else "held"
+    return f"{key.key.decode('utf-8', 'backslashreplace')}  {place if key.live else 'gone'}"
+
+
+def _step(step: Transition) -> tuple[str, ...]:
+    before, after = state_word(step.from_state), state_word(step.to_state)
+    state = after if before in ("-", after) else f"{before} -> {after}"
+    reason = shortened(step.reason, MAX_REASON_CHARACTERS)
+    return (clock_time(step.time), step.actor, step.event, state, reason or "-")
+
+
+def _section(title: str, lines: Sequence[str]) -> list[str]:
+    return ["", title, *indented(lines)] if lines else []

@@ -1,0 +1,101 @@
+"""The list of instances as people read it: a table where it fits, else two lines an instance."""
+
+from collections.abc import Sequence
+from datetime import datetime
+
+from greenroom.cli.layout import shortened, table, width
+from greenroom.cli.words import (
+    HELD,
+    REJECTED,
+    RELEASED,
+    THROUGH,
+    WITHDRAWN,
+    endpoint_path,
+    gate_word,
+    since,
+    state_word,
+    until,
+)
+from greenroom.pb.control.v1.control_pb2 import Condition, Instance
+
+HEADINGS = ("INSTANCE", "MODEL", "ENDPOINT", "ADDRESS", "STATE", "GATES", "WAITS FOR", "AGE")
+MAX_REASON_CHARACTERS = 60
+"""A gate's reason in a list; the whole of it stands in `greenroom instance`."""
+
+
+def render(instances: Sequence[Instance], now: datetime, columns: int | None) -> list[str]:
+    """Lines no longer than `columns` where that can be had; None: as long as they get."""
+    if not instances:
+        return ["no instances"]
+    lines = table(HEADINGS, [_row(instance, now) for instance in instances])
+    if columns is None or width(lines) <= columns:
+        return lines
+    return [line for instance in instances for line in _block(instance, now)]
+
+
+def one_line(instance: Instance, now: datetime) -> str:
+    """An instance in one line, for lists of changes."""
+    waiting = waits_for(instance, now)
+    what = f"{_models(instance)} at {instance.address}" if instance.address else _models(instance)
+    gates = f", {gates_in_words(instance)}" if instance.gates else ""
+    return (
+        f"{instance.id} {state_word(instance.state)} {what}{gates}{f', waits for {waiting}' if waiting != '-' else ''}"
+    )
+
+
+def waits_for(instance: Instance, now: datetime) -> str:
+    """What an instance that is not released waits for, in few words; `-` for one that waits for nothing."""
+    if instance.state == RELEASED:
+        return "-"
+    if instance.state == REJECTED:
+        return _rejection(instance)
+    missing = [condition for condition in instance.conditions if not condition.status]
+    return " and ".join(_missing(instance, condition, now) for condition in missing) or "its release"
+
+
+def gates_in_words(instance: Instance) -> str:
+    """`smoke passed, latency pending`."""
+    return ", ".join(f"{gate.gate} {gate_word(gate.state)}" for gate in instance.gates) or "-"
+
+
+def _row(instance: Instance, now: datetime) -> tuple[str, ...]:
+    return (
+        *(instance.id, _models(instance), endpoint_path(instance), instance.address or "-"),
+        *(state_word(instance.state), gates_in_words(instance), waits_for(instance, now), _age(instance, now)),
+    )
+
+
+def _block(instance: Instance, now: datetime) -> list[str]:
+    waiting = waits_for(instance, now)
+    second = f"  {gates_in_words(instance)}" + (f"; waits for {waiting}" if waiting != "-" else "")
+    where = f"  {endpoint_path(instance)} at {instance.address}" if instance.address else f"  {endpoint_path(instance)}"
+    return [f"{instance.id}  {state_word(instance.state)}  {_models(instance)}  {_age(instance, now)}", where, second]
+
+
+def _models(instance: Instance) -> str:
+    return ",".join(instance.models) or "-"
+
+
+def _age(instance: Instance, now: datetime) -> str:
+    """Since its first registration; one that was public before the proxy saw it has only its trail."""
+    first = instance.transitions[0].time if instance.transitions else instance.release_time
+    return since(instance.first_held_time if instance.HasField("first_held_time") else first, now)
+
+
+def _rejection(instance: Instance) -> str:
+    failed = next((gate for gate in instance.gates if gate_word(gate.state) == "failed"), None)
+    if failed is None:
+        return "nothing"
+    reason = shortened(failed.reason, MAX_REASON_CHARACTERS)
+    return f"nothing: {failed.gate} failed{f' ({reason})' if reason else ''}"
+
+
+def _missing(instance: Instance, condition: Condition, now: datetime) -> str:
+    open_gates = [gate for gate in instance.gates if gate.state not in THROUGH]
+    if condition.type == "GatesPassed" and open_gates and instance.state in (HELD, WITHDRAWN):
+        names = ", ".join(gate.gate for gate in open_gates)
+        first = min(open_gates, key=lambda gate: gate.deadline_time.ToMilliseconds())
+        return f"{names} ({until(first.deadline_time, now)})"
+    if condition.type == "NotOnHold":
+        return "a rollout hold to be lifted"
+    return shortened(condition.message, MAX_REASON_CHARACTERS)

@@ -1,0 +1,83 @@
+"""The command line's entry: which commands there are, and what a user sees when something goes wrong.
+
+The rule: an error is one line on standard error, never a traceback. Exit code 2: it was called wrongly or a setting is
+wrong; 1: it failed; else the command's own.
+"""
+
+import os
+import signal
+import sys
+from collections.abc import Sequence
+from typing import Annotated
+
+import typer
+
+from greenroom import __version__
+from greenroom.cli import demo, instances, rollout_holds, serve, verdict
+from greenroom.errors import GreenroomError, SettingsError
+
+CALLED_WRONGLY = 2
+FAILED = 1
+INTERRUPTED = 128 + signal.SIGINT
+
+app = typer.Typer(
+    name="greenroom",
+    help="Keeps inference workers out of routing until their gates pass.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    add_completion=False,
+)
+app.command()(serve.serve)
+app.command()(instances.instances)
+app.command()(instances.instance)
+app.command()(verdict.verdict)
+app.command()(instances.wait)
+app.add_typer(rollout_holds.app, name="rollout-hold")
+app.command()(demo.demo)
+
+
+def _print_version(wanted: bool) -> None:  # typer calls it
+    if wanted:
+        print(f"greenroom {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _common(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    """Keeps inference workers out of routing until their gates pass."""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs a command and returns its exit code."""
+    try:
+        return _exit_code(app(args=arguments, prog_name="greenroom", standalone_mode=False))
+    except SettingsError as error:
+        return _failed(str(error), CALLED_WRONGLY)
+    except GreenroomError as error:
+        return _failed(str(error), FAILED)
+    except typer.TyperException as error:
+        return _failed(error.format_message(), error.exit_code)
+    except (KeyboardInterrupt, typer.Abort):
+        return INTERRUPTED
+    except BrokenPipeError:
+        # Whoever read us has gone, as `| head` does; Python would complain once more when it flushes at its end.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return FAILED
+
+
+def _exit_code(returned: object) -> int:
+    return returned if isinstance(returned, int) else 0
+
+
+def _failed(message: str, code: int) -> int:
+    if message.strip():  # A command without its subcommand has printed its help instead.
+        print(f"greenroom: {message}", file=sys.stderr)
+    return code
+
+
+if __name__ == "__main__":
+    sys.exit(main())

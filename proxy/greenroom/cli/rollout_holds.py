@@ -1,0 +1,121 @@
+"""`greenroom rollout-hold create|list|lift`: stops on releases, for everybody or by selector."""
+
+import json
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Annotated
+
+import typer
+from google.protobuf.duration_pb2 import Duration
+
+from greenroom.cli.client import ControlError
+from greenroom.cli.layout import shortened, table
+from greenroom.cli.options import (
+    DEFAULT_CONTROL,
+    Control,
+    Output,
+    OutputFormat,
+    connect,
+    control_again,
+    duration,
+    myself,
+    say,
+)
+from greenroom.cli.words import as_json, clock_time, hold_id, selector_words, since, until
+from greenroom.errors import SettingsError
+from greenroom.pb.control.v1.control_pb2 import RolloutHold, Selector
+
+HEADINGS = ("ID", "ABOUT", "REASON", "WHO", "AGE", "ENDS")
+MAX_REASON_CHARACTERS = 80
+
+app = typer.Typer(no_args_is_help=True, help="Stops on releases. Gates go on running meanwhile.")
+
+Why = Annotated[str, typer.Option("--reason", metavar="TEXT", help="Why releases have to stop.")]
+For = Annotated[str | None, typer.Option("--for", metavar="DURATION", help="Ends by itself, such as after 2h.")]
+Which = Annotated[
+    str,
+    typer.Option(
+        "--selector", metavar="K=GLOB,…", help="namespace, component, endpoint, model, suffix; else everything."
+    ),
+]
+Actor = Annotated[str | None, typer.Option("--actor", metavar="NAME", help="Who asks. (default: user@host)")]
+GivenId = Annotated[str, typer.Option("--id", metavar="ID", help="A DNS label; chosen by the proxy if not given.")]
+HoldId = Annotated[str, typer.Argument(metavar="ID", help="Any part of the id that no other rollout hold has.")]
+
+
+@app.command()
+def create(
+    reason: Why,
+    for_: For = None,
+    selector: Which = "",
+    actor: Actor = None,
+    hold_id_: GivenId = "",
+    control: Control = DEFAULT_CONTROL,
+) -> None:
+    """Stops releases until it is lifted or ends by itself."""
+    hold = RolloutHold(reason=reason, actor=actor or myself(), selector=parse_selector(selector))
+    if for_ is not None:
+        ttl = Duration()
+        ttl.FromTimedelta(timedelta(seconds=duration("--for", for_)))
+        hold.ttl.CopyFrom(ttl)
+    with connect(control) as client:
+        created = client.create_rollout_hold(hold, hold_id_)
+    ends = f"until {clock_time(created.expire_time)}" if created.HasField("expire_time") else "until it is lifted"
+    say(f"rollout hold {hold_id(created)} stops releases of {selector_words(created.selector)} {ends}")
+    say(f"lift it: greenroom rollout-hold lift {hold_id(created)}{control_again(control)}")
+
+
+@app.command("list")
+def list_(output: Output = OutputFormat.TABLE, control: Control = DEFAULT_CONTROL) -> None:
+    """The rollout holds in force."""
+    with connect(control) as client:
+        holds = client.rollout_holds()
+    if output is OutputFormat.JSON:
+        print(json.dumps({"rollout_holds": [as_json(hold) for hold in holds]}, indent=2))
+        return
+    say("\n".join(render(holds, datetime.now(UTC))))
+
+
+@app.command()
+def lift(hold: HoldId, control: Control = DEFAULT_CONTROL) -> None:
+    """Lets releases go on; what became ready meanwhile is released at once."""
+    with connect(control) as client:
+        lifted = client.lift_rollout_hold(choose(client.rollout_holds(), hold).name)
+    say(f"lifted rollout hold {hold_id(lifted)} ({lifted.reason}, by {lifted.actor})")
+
+
+def render(holds: Sequence[RolloutHold], now: datetime) -> list[str]:
+    """The list as lines."""
+    return table(HEADINGS, [_row(hold, now) for hold in holds]) if holds else ["no rollout holds"]
+
+
+def choose(holds: Sequence[RolloutHold], text: str) -> RolloutHold:
+    """The one whose id is or contains `text`; ControlError where there is none, or several."""
+    exact = [hold for hold in holds if hold_id(hold) == text or hold.name == text]
+    found = exact or [hold for hold in holds if text in hold_id(hold)]
+    if len(found) == 1:
+        return found[0]
+    listed = ", ".join(f"{hold_id(hold)} ({hold.reason})" for hold in (found or holds)) or "none"
+    if found:
+        raise ControlError(f"rollout hold {text!r} is ambiguous: {listed}")
+    raise ControlError(f"no rollout hold {text!r}; there are: {listed}", "UNKNOWN_ROLLOUT_HOLD")
+
+
+def parse_selector(text: str) -> Selector:
+    """`model=tiny*,component=backend`; SettingsError for an unknown field or a missing glob."""
+    selector = Selector()
+    fields = [field.name for field in Selector.DESCRIPTOR.fields]
+    for part in filter(None, (part.strip() for part in text.split(","))):
+        name, _, glob = part.partition("=")
+        if name not in fields or not glob:
+            raise SettingsError(
+                f"--selector '{text}': {part!r} is no FIELD=GLOB, with FIELD one of {', '.join(fields)}"
+            )
+        setattr(selector, name, glob)
+    return selector
+
+
+def _row(hold: RolloutHold, now: datetime) -> tuple[str, ...]:
+    ends = until(hold.expire_time, now) if hold.HasField("expire_time") else "when lifted"
+    reason = shortened(hold.reason, MAX_REASON_CHARACTERS)
+    return (hold_id(hold), selector_words(hold.selector), reason, hold.actor, since(hold.create_time, now), ends)

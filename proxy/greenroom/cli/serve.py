@@ -1,0 +1,68 @@
+"""`greenroom serve`: the options, which are the settings' fields, and the start."""
+
+from typing import Annotated
+
+import typer
+
+Text = str | None
+Flag = bool | None
+
+
+def serve(
+    upstream: Annotated[
+        list[str] | None, typer.Option("--upstream", metavar="URL[,URL…]", help="etcd, as http://127.0.0.1:2379.")
+    ] = None,
+    listen: Annotated[
+        Text, typer.Option("--listen", metavar="HOST:PORT", help="For etcd's clients. (default: 127.0.0.1:2389)")
+    ] = None,
+    control_listen: Annotated[
+        Text, typer.Option("--control-listen", metavar="HOST:PORT", help="Control API. (default: 127.0.0.1:2390)")
+    ] = None,
+    http_listen: Annotated[
+        Text,
+        typer.Option("--http-listen", metavar="HOST:PORT", help="/live, /ready, /metrics. (default: 127.0.0.1:2391)"),
+    ] = None,
+    policy: Annotated[
+        Text, typer.Option("--policy", metavar="FILE", help="YAML: which instances need which gates.")
+    ] = None,
+    gate: Annotated[
+        list[str] | None,
+        typer.Option("--gate", metavar="NAME=TIMEOUT", help="A gate for every instance, as smoke=900s; repeatable."),
+    ] = None,
+    embedded_etcd: Annotated[
+        Flag, typer.Option("--embedded-etcd", help="Start an etcd of its own, and stop it at the end.")
+    ] = None,
+    embedded_etcd_listen: Annotated[
+        Text, typer.Option("--embedded-etcd-listen", metavar="HOST:PORT", help="Its address. (default: any free port)")
+    ] = None,
+    data_dir: Annotated[
+        Text, typer.Option("--data-dir", metavar="FOLDER", help="Its data, kept. (default: a temporary one, removed)")
+    ] = None,
+    advertise_client_url: Annotated[
+        Text, typer.Option("--advertise-client-url", metavar="URL", help="What MemberList says. (default: --listen)")
+    ] = None,
+    insecure_control: Annotated[
+        Flag, typer.Option("--insecure-control", help="Let control and HTTP ports reach beyond this machine.")
+    ] = None,
+    allow_ungated: Annotated[
+        Flag, typer.Option("--allow-ungated", help="Serve although no rule holds anything.")
+    ] = None,
+    log_level: Annotated[
+        Text, typer.Option("--log-level", metavar="LEVEL", help="debug, info, warning or error. (default: info)")
+    ] = None,
+    log_format: Annotated[
+        Text, typer.Option("--log-format", metavar="FORMAT", help="console or json. (default: console)")
+    ] = None,
+) -> None:
+    """Stands before etcd and holds what new instances register until their gates pass.
+
+    Every option can be given as a variable too: --control-listen as GREENROOM_CONTROL_LISTEN, and so on.
+    """
+    given = dict(locals())
+    # Not before it is needed: the other commands should start fast.
+    import uvloop
+
+    from greenroom.app import run
+    from greenroom.settings import load_settings
+
+    uvloop.run(run(load_settings(given)))

@@ -1,0 +1,108 @@
+"""`greenroom verdict`: what a check found out about an instance."""
+
+from typing import Annotated
+
+import typer
+
+from greenroom.cli.choose import choose
+from greenroom.cli.client import ControlClient, ControlError
+from greenroom.cli.options import DEFAULT_CONTROL, ByAddress, ByModel, Control, connect, myself, say
+from greenroom.cli.words import THROUGH
+from greenroom.errors import SettingsError
+from greenroom.pb.control.v1 import control_pb2
+from greenroom.pb.control.v1.control_pb2 import (
+    GateStatus,
+    Instance,
+    Outcome,
+    ReportVerdictRequest,
+    ReportVerdictResponse,
+)
+
+OUTCOMES = {
+    "passed": control_pb2.OUTCOME_PASSED,
+    "pass": control_pb2.OUTCOME_PASSED,
+    "failed": control_pb2.OUTCOME_FAILED,
+    "fail": control_pb2.OUTCOME_FAILED,
+    "inconclusive": control_pb2.OUTCOME_INCONCLUSIVE,
+    "error": control_pb2.OUTCOME_ERROR,
+}
+_GIVEN_BY_OTHER_MEANS = 2
+"""GATE and OUTCOME: with --address or --model there is no ID before them."""
+
+Words = Annotated[
+    list[str],
+    typer.Argument(metavar="[ID] GATE OUTCOME", help="OUTCOME: passed, failed, inconclusive or error (or pass, fail)."),
+]
+Reason = Annotated[str, typer.Option("--reason", metavar="TEXT", help="What was found; needed unless it passed.")]
+Reporter = Annotated[str | None, typer.Option("--reporter", metavar="NAME", help="Who says so. (default: user@host)")]
+
+
+def verdict(
+    words: Words,
+    reason: Reason = "",
+    reporter: Reporter = None,
+    address: ByAddress = None,
+    model: ByModel = None,
+    control: Control = DEFAULT_CONTROL,
+) -> None:
+    """Says how a gate's current attempt went. The last one that passes releases the instance."""
+    text, gate, outcome = _taken_apart(words, by_other_means=bool(address or model))
+    if not reason and outcome != control_pb2.OUTCOME_PASSED:
+        raise SettingsError("--reason is not given: whoever asks why the instance is not released will read it")
+    with connect(control) as client:
+        found = client.instance(choose(client.instances(), text, address, model).name)
+        answer = report(client, found, gate, outcome, reason, reporter or myself())
+    say(in_words(answer, gate))
+
+
+def report(
+    client: ControlClient, instance: Instance, gate: str, outcome: "Outcome.ValueType", reason: str, reporter: str
+) -> ReportVerdictResponse:
+    """Reports on the attempt that the instance shows as current."""
+    attempt = _status(instance, gate).attempt
+    request = ReportVerdictRequest(
+        name=instance.name, gate=gate, attempt=attempt, outcome=outcome, reason=reason, reporter=reporter
+    )
+    return client.report_verdict(request)
+
+
+def in_words(answer: ReportVerdictResponse, gate: str) -> str:
+    """What was decided, on which attempt of whom, and what followed."""
+    instance = answer.instance
+    status = _status(instance, gate)
+    outcome = control_pb2.GateState.Name(status.state).removeprefix("GATE_STATE_").lower()
+    again = ", as had been said before" if answer.repeated_verdict else ""
+    return f"{gate} {outcome} (attempt {status.attempt} of {instance.id}{again}): {_consequence(answer)}"
+
+
+def _consequence(answer: ReportVerdictResponse) -> str:
+    match answer.decision:
+        case control_pb2.DECISION_RELEASED:
+            return "RELEASED, its cards are public"
+        case control_pb2.DECISION_REJECTED:
+            return "REJECTED, it stays out of routing"
+        case control_pb2.DECISION_QUEUED:
+            said = [one.message for one in answer.instance.conditions if not one.status]
+            return f"every gate passed, and it waits: {'; '.join(said)}"
+        case _:
+            open_gates = [gate.gate for gate in answer.instance.gates if gate.state not in THROUGH]
+            return f"stored; still to be decided: {', '.join(open_gates)}" if open_gates else "stored"
+
+
+def _taken_apart(words: list[str], *, by_other_means: bool) -> tuple[str | None, str, "Outcome.ValueType"]:
+    expected = _GIVEN_BY_OTHER_MEANS if by_other_means else _GIVEN_BY_OTHER_MEANS + 1
+    if len(words) != expected:
+        shape = "GATE OUTCOME" if by_other_means else "ID GATE OUTCOME"
+        raise SettingsError(f"verdict: expected {shape}, got {' '.join(words)!r}")
+    *rest, gate, outcome = words
+    if outcome.lower() not in OUTCOMES:
+        raise SettingsError(f"OUTCOME '{outcome}': is none of passed, failed, inconclusive, error")
+    return (rest[0] if rest else None), gate, OUTCOMES[outcome.lower()]
+
+
+def _status(instance: Instance, gate: str) -> GateStatus:
+    found = next((status for status in instance.gates if status.gate == gate), None)
+    if found is None:
+        known = ", ".join(status.gate for status in instance.gates) or "none"
+        raise ControlError(f"{instance.id} has no gate {gate!r}; its gates are: {known}", "UNKNOWN_GATE")
+    return found

@@ -1,0 +1,127 @@
+"""The control API's enums and times as people read them, and its instances as stable JSON."""
+
+from datetime import UTC, datetime
+from typing import Any
+
+from google.protobuf import json_format
+from google.protobuf.timestamp_pb2 import Timestamp
+
+from greenroom.durations import format_duration
+from greenroom.pb.control.v1 import control_pb2
+
+HELD = control_pb2.INSTANCE_STATE_HELD
+RELEASED = control_pb2.INSTANCE_STATE_RELEASED
+REJECTED = control_pb2.INSTANCE_STATE_REJECTED
+WITHDRAWN = control_pb2.INSTANCE_STATE_WITHDRAWN
+THROUGH = (control_pb2.GATE_STATE_PASSED, control_pb2.GATE_STATE_OVERRIDDEN)
+_HOLDS = {
+    control_pb2.HOLD_CARD: "its cards",
+    control_pb2.HOLD_CARD_AND_INSTANCE: "its cards and instance records",
+    control_pb2.HOLD_HEALTH: "nothing but its health answer",
+}
+
+
+def state_word(state: int) -> str:
+    """`HELD` and the like; `-` for none."""
+    return control_pb2.InstanceState.Name(state).removeprefix("INSTANCE_STATE_").replace("UNSPECIFIED", "-")  # type: ignore[arg-type]
+
+
+def state_named(word: str) -> "control_pb2.InstanceState.ValueType":
+    """The state of a word, whatever its case; ValueError lists the words."""
+    try:
+        return control_pb2.InstanceState.Value(f"INSTANCE_STATE_{word.upper()}")
+    except ValueError:
+        raise ValueError("is none of held, released, rejected, withdrawn") from None
+
+
+def in_state(instance: control_pb2.Instance) -> str:
+    """`HELD (why)`; the reason is left out where it says no more than the state does."""
+    word = state_word(instance.state)
+    return word if instance.reason.upper() in ("", word) else f"{word} ({instance.reason})"
+
+
+def gate_word(state: int) -> str:
+    """`passed` and the like."""
+    return control_pb2.GateState.Name(state).removeprefix("GATE_STATE_").lower()  # type: ignore[arg-type]
+
+
+def hold_words(hold: int) -> str:
+    """What is kept back."""
+    return _HOLDS.get(hold, "something that this version does not know")  # type: ignore[call-overload,no-any-return]
+
+
+def moment(timestamp: Timestamp) -> datetime | None:
+    """The time with its zone; None where it is not set."""
+    return timestamp.ToDatetime(UTC) if timestamp.seconds else None
+
+
+def clock_time(timestamp: Timestamp) -> str:
+    """`2026-01-31 12:00:05 UTC`; `-` for none."""
+    when = moment(timestamp)
+    return f"{when:%Y-%m-%d %H:%M:%S} UTC" if when else "-"
+
+
+def since(timestamp: Timestamp, now: datetime) -> str:
+    """How long ago; `-` where it is not set."""
+    when = moment(timestamp)
+    return format_duration(max(0, (now - when).total_seconds())) if when else "-"
+
+
+def until(timestamp: Timestamp, now: datetime) -> str:
+    """`14m left`, `overdue`, or nothing where there is no such time."""
+    when = moment(timestamp)
+    if when is None:
+        return ""
+    left = (when - now).total_seconds()
+    return f"{format_duration(left)} left" if left > 0 else "overdue"
+
+
+def endpoint_path(instance: control_pb2.Instance) -> str:
+    """`namespace.component.endpoint`, several endpoints by commas."""
+    names = [name for name in (instance.namespace, instance.component, ",".join(instance.endpoints)) if name]
+    return ".".join(names) or "-"
+
+
+def hold_id(hold: control_pb2.RolloutHold) -> str:
+    """The id in a rollout hold's name."""
+    return hold.name.rpartition("/")[2]
+
+
+def selector_words(selector: control_pb2.Selector) -> str:
+    """`model=tiny,component=backend`, or that it is about everything."""
+    given = [f"{field.name}={value}" for field, value in selector.ListFields()]
+    return ",".join(given) or "every instance"
+
+
+def as_json(message: Any) -> dict[str, Any]:
+    """A message of the control API by its field names, every field present, enums and keys as words."""
+    fields = json_format.MessageToDict(
+        message, preserving_proto_field_name=True, always_print_fields_with_no_presence=True
+    )
+    return {name: _plain(value, name) for name, value in fields.items()}
+
+
+def instance_json(instance: control_pb2.Instance) -> dict[str, Any]:
+    """An instance as JSON; keys are text, which is what they are in practice."""
+    fields = as_json(instance)
+    for field, key in zip(fields["gated_keys"], instance.gated_keys, strict=True):
+        field["key"] = key.key.decode("utf-8", "backslashreplace")
+    for name in ("generation", "record_revision"):
+        fields[name] = int(fields[name])
+    return fields
+
+
+_PREFIXES = ("INSTANCE_STATE_", "GATE_STATE_", "HOLD_")
+_ENUM_FIELDS = frozenset({"state", "from_state", "to_state", "hold"})
+
+
+def _plain(value: Any, field: str = "") -> Any:
+    """Enum words without their type's name in front."""
+    if isinstance(value, dict):
+        return {name: _plain(inner, name) for name, inner in value.items()}
+    if isinstance(value, list):
+        return [_plain(inner, field) for inner in value]
+    if field in _ENUM_FIELDS and isinstance(value, str):
+        word = next((value.removeprefix(prefix) for prefix in _PREFIXES if value.startswith(prefix)), value)
+        return None if word == "UNSPECIFIED" else word
+    return value

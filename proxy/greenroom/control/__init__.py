@@ -1,0 +1,1 @@
+"""What operators, gates and monitoring talk to: the control API, health, metrics, and the log lines about instances."""

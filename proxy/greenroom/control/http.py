@@ -1,0 +1,124 @@
+"""The HTTP port: `/live`, `/ready` and `/metrics`, for kubelets, load balancers and Prometheus."""
+
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import grpc
+import uvicorn
+from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse, PlainTextResponse, Response
+from starlette.routing import Route
+
+from greenroom.control.metrics import Metrics
+from greenroom.core.keyspace import ROOT
+from greenroom.errors import StartError
+from greenroom.pb.etcd import rpc_pb2
+from greenroom.store.follower import Follower
+from greenroom.store.upstream import Upstream
+
+ETCD_ANSWERS_SECONDS = 2.0
+"""Probes give up after a second or a few; an etcd that is slower than this is not there."""
+BACKLOG = 128
+GRACE_SECONDS = 1
+"""The pages answer at once; whoever takes longer to read them must not hold up the program's end."""
+
+
+class Readiness:
+    """Whether this proxy can do its work, and if not, why."""
+
+    def __init__(self, follower: Follower, upstream: Upstream) -> None:
+        self._follower, self._upstream = follower, upstream
+
+    async def reasons(self) -> list[str]:
+        """What is missing, in words; empty when ready."""
+        reasons = (self._follower.why_not_ready, await self._why_etcd_does_not_answer())
+        return [reason for reason in reasons if reason is not None]
+
+    async def _why_etcd_does_not_answer(self) -> str | None:
+        """Asks for a read that needs a quorum: a member that is cut off answers a mere status."""
+        request = rpc_pb2.RangeRequest(key=ROOT, count_only=True)
+        try:
+            await self._upstream.range(request, timeout_seconds=ETCD_ANSWERS_SECONDS)
+        except grpc.aio.AioRpcError as error:
+            return f"etcd does not answer: {error.code().name}: {error.details()}"
+        return None
+
+
+def http_app(readiness: Readiness, metrics: Metrics) -> Starlette:
+    """The three pages."""
+
+    async def live(_: Request) -> Response:
+        return PlainTextResponse("live\n")
+
+    async def ready(_: Request) -> Response:
+        reasons = await readiness.reasons()
+        return JSONResponse({"ready": not reasons, "reasons": reasons}, status_code=503 if reasons else 200)
+
+    async def metrics_page(_: Request) -> Response:
+        return Response(generate_latest(metrics.registry), media_type=CONTENT_TYPE_LATEST)
+
+    return Starlette(routes=[Route("/live", live), Route("/ready", ready), Route("/metrics", metrics_page)])
+
+
+class HttpServer:
+    """Serves an app in the running loop. `start` binds, `run` serves until `stop`."""
+
+    def __init__(self, app: Starlette, *, host: str, port: int) -> None:
+        self._host, self._port = host, port
+        config = uvicorn.Config(
+            app,
+            lifespan="off",
+            log_config=None,
+            access_log=False,
+            server_header=False,
+            timeout_graceful_shutdown=GRACE_SECONDS,
+        )
+        self._server = _Server(config)
+        self._socket: socket.socket | None = None
+
+    def start(self) -> int:
+        """Binds the port, and gives it; StartError where it cannot be had."""
+        family = socket.AF_INET6 if ":" in self._host else socket.AF_INET
+        bound = socket.socket(family)
+        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            bound.bind((self._host, self._port))
+            bound.listen(BACKLOG)
+        except OSError as error:
+            bound.close()
+            raise StartError(f"http_listen: cannot listen on {self._host}:{self._port}: {error.strerror}") from error
+        self._socket = bound
+        port: int = bound.getsockname()[1]
+        return port
+
+    async def run(self) -> None:
+        """Serves until `stop`, or until cancelled."""
+        assert self._socket is not None, "start comes first"
+        try:
+            await self._server.serve(sockets=[self._socket])
+        finally:
+            self._close(self._socket)
+
+    def stop(self) -> None:
+        """Takes no more requests; `run` returns once those under way are done."""
+        self._server.should_exit = True
+        if self._socket is not None and not self._server.started:
+            self._socket.close()
+
+    def _close(self, bound: socket.socket) -> None:
+        """What uvicorn leaves open where it is cancelled."""
+        for server in self._server.servers if self._server.started else ():
+            server.close()
+        for connection in list(self._server.server_state.connections):
+            connection.shutdown()
+        bound.close()
+
+
+class _Server(uvicorn.Server):
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """None: signals are the whole program's, not one port's."""
+        yield

@@ -1,0 +1,63 @@
+"""The control API's methods on the wire: bytes to request, and whatever happens to an answer or one clear Status.
+
+The rule: this is the outermost frame of a call. A mistake of the caller's, an error of etcd's and a bug of ours all
+end here as a Status with one ErrorInfo; only a bug is logged as an error.
+"""
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import grpc
+from google.protobuf.message import Message
+
+from greenroom.control.requests import RequestParser
+from greenroom.control.service import ControlService
+from greenroom.control.status import grpc_code, internal_error, status_of
+from greenroom.errors import GreenroomError
+from greenroom.pb.control.v1 import control_pb2
+
+SERVICE_NAME = control_pb2.DESCRIPTOR.services_by_name["Control"].full_name
+STATUS_KEY = "grpc-status-details-bin"
+
+Method = Callable[[Any], Awaitable[Message]]
+Context = grpc.aio.ServicerContext[bytes, bytes]
+
+
+def generic_handler(service: ControlService, log: Any) -> grpc.GenericRpcHandler:
+    """All methods, for grpc.aio's server. Requests stay bytes until they are read strictly."""
+    handlers: dict[str, grpc.RpcMethodHandler[Any, Any]] = {
+        name: grpc.unary_unary_rpc_method_handler(_Handler(name, method, RequestParser(request_type), log).answer)
+        for name, method, request_type in _methods(service)
+    }
+    return grpc.method_handlers_generic_handler(SERVICE_NAME, handlers)
+
+
+def _methods(service: ControlService) -> tuple[tuple[str, Method, type[Message]], ...]:
+    return (
+        ("ListInstances", service.list_instances, control_pb2.ListInstancesRequest),
+        ("GetInstance", service.get_instance, control_pb2.GetInstanceRequest),
+        ("ReportVerdict", service.report_verdict, control_pb2.ReportVerdictRequest),
+        ("CreateRolloutHold", service.create_rollout_hold, control_pb2.CreateRolloutHoldRequest),
+        ("ListRolloutHolds", service.list_rollout_holds, control_pb2.ListRolloutHoldsRequest),
+        ("LiftRolloutHold", service.lift_rollout_hold, control_pb2.LiftRolloutHoldRequest),
+    )
+
+
+class _Handler:
+    """One method."""
+
+    def __init__(self, name: str, method: Method, parse: RequestParser, log: Any) -> None:
+        self._name, self._method, self._parse, self._log = name, method, parse, log
+
+    async def answer(self, data: bytes, context: Context) -> bytes:
+        """A method by name: grpc.aio takes an object with an async call for a synchronous function."""
+        try:
+            answer = await self._method(self._parse(data))
+            return answer.SerializeToString()
+        except (GreenroomError, grpc.aio.AioRpcError) as error:
+            status = status_of(error)
+        except Exception:
+            self._log.exception("control.failed", method=self._name)
+            status = internal_error()
+        details = ((STATUS_KEY, status.SerializeToString()),)
+        return await context.abort(grpc_code(status), status.message, trailing_metadata=details)

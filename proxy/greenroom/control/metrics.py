@@ -1,0 +1,182 @@
+"""What monitoring sees, in a registry of its own.
+
+The rules: no label is unbounded (gates are the policy's, methods the relay's table, the rest "other"), and what a Txn
+did is counted by the proxy whose Txn it was, so that replicas add up. Gauges are read from the mirror at each scrape.
+"""
+
+from collections.abc import Collection, Iterable
+from datetime import datetime
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from greenroom.core.record import Gate, State
+from greenroom.core.transitions import ITSELF
+from greenroom.core.verdicts import Effect
+from greenroom.store.changes import Expired
+from greenroom.store.fenced import CarriedOut, Clock
+from greenroom.store.mirror import Mirror
+
+OTHER = "other"
+BUCKETS_SECONDS = (0.1, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600, 1200, 1800, 3600, 7200, 14400)
+"""Gates take from a fraction of a second (a card's form) to hours (an accuracy suite)."""
+
+DEADLINE = "deadline"
+"""The outcome label of a gate that ran out of time; else it is the reporter's word."""
+
+
+class Metrics:
+    """Counts what happens. `gates` and `methods` (paths without the leading slash) bound the labels of these names.
+
+    Also the relay's Observer, as far as that is about counting.
+    """
+
+    def __init__(
+        self, mirror: Mirror, *, clock: Clock, gates: Collection[str], methods: Collection[str], version: str
+    ) -> None:
+        self.registry = CollectorRegistry(auto_describe=True)
+        self._gates, self._methods = frozenset(gates), frozenset(methods)
+        self.registry.register(_FromMirror(mirror, clock))
+        Gauge("greenroom_build_info", "1, with the version.", ["version"], registry=self.registry).labels(version).set(
+            1
+        )
+        self._of_instances()
+        self._of_calls()
+
+    def _of_instances(self) -> None:
+        verdicts = "Verdicts that this proxy stored."
+        self._verdicts = self._counter("verdicts", verdicts, "gate", "outcome")
+        self._releases = self._counter("releases", "Instances that this proxy released.")
+        self._rejections = self._counter("rejections", "Instances that this proxy rejected.", "cause")
+        expired = (
+            "Instances whose lease this proxy saw end, by their last state. "
+            "Every proxy sees every one: take the maximum over replicas, not the sum."
+        )
+        self._expired = self._counter("expired", expired, "state")
+        gate_seconds = "From the opening of a gate's attempt to its decision."
+        self._gate_seconds = self._histogram("gate_duration_seconds", gate_seconds, "gate", "outcome")
+        hold_seconds = "From an instance's first hold to its release."
+        self._hold_seconds = self._histogram("hold_duration_seconds", hold_seconds)
+        self._lost_fences = self._counter(
+            "lost_fences", "Txns of this proxy that came too late, and were planned anew."
+        )
+
+    def _of_calls(self) -> None:
+        self._relayed = self._counter("calls_relayed", "Clients' calls passed on to etcd.", "method")
+        self._handed_over = self._counter("calls_handed_over", "Clients' calls answered by Greenroom.", "method")
+        self._refused = self._counter("calls_refused", "Clients' calls refused, by gRPC code.", "method", "code")
+        self._connections = Gauge("greenroom_connections", "Clients' open connections.", registry=self.registry)
+        self._opened = self._counter("connections_opened", "Clients' connections since the start.")
+        self._upstream_failures = self._counter(
+            "upstream_failures", "Connections to etcd that failed or were given up."
+        )
+        self._bugs = self._counter("call_bugs", "Clients' calls answered INTERNAL for a bug of Greenroom's.", "part")
+
+    def fence_lost(self) -> None:
+        """A Txn of ours compared something that had changed."""
+        self._lost_fences.inc()
+
+    def verdict_given(self, gate: str, outcome: str) -> None:
+        """A reporter's verdict was stored by this proxy."""
+        self._verdicts.labels(self._gate(gate), outcome).inc()
+
+    def carried_out(self, done: CarriedOut) -> None:
+        """What a Txn of ours did to an instance."""
+        for name, gate in done.record.gates.items():
+            before = done.before.gates.get(name)
+            if before is not None and before.decided is None and gate.decided is not None:
+                seconds = (gate.decided - gate.started).total_seconds()
+                self._gate_seconds.labels(self._gate(name), _outcome(gate)).observe(max(seconds, 0))
+        if done.effect is Effect.RELEASED:
+            self._releases.inc()
+            self._held_for(done.record.first_held, done.record.released)
+        elif done.effect is Effect.REJECTED:
+            self._rejections.labels(_cause(done)).inc()
+
+    def expired(self, expired: Expired) -> None:
+        """An instance's lease ended."""
+        self._expired.labels(expired.record.state.lower()).inc()
+
+    def connection_opened(self) -> None:
+        """A client connected."""
+        self._opened.inc()
+        self._connections.inc()
+
+    def connection_closed(self, reason: str) -> None:
+        """A client's connection ended; the reason is for logs, there are too many to label by."""
+        self._connections.dec()
+
+    def call_relayed(self, path: bytes) -> None:
+        """A call went on to etcd."""
+        self._relayed.labels(self._method(path)).inc()
+
+    def call_handed_over(self, path: bytes) -> None:
+        """A call was answered by us."""
+        self._handed_over.labels(self._method(path)).inc()
+
+    def call_refused(self, path: bytes, code: int) -> None:
+        """A call was refused; `code` is gRPC's number."""
+        self._refused.labels(self._method(path), str(code)).inc()
+
+    def upstream_failed(self, address: str, reason: str) -> None:
+        """The relay could not reach an address of etcd's."""
+        self._upstream_failures.inc()
+
+    def inspector_failed(self, path: bytes, error: Exception) -> None:
+        """A bug met while looking into a call."""
+        self._bugs.labels("inspector").inc()
+
+    def handler_failed(self, path: bytes, error: Exception) -> None:
+        """A bug met while answering a call."""
+        self._bugs.labels("handler").inc()
+
+    def _held_for(self, since: datetime | None, until: datetime | None) -> None:
+        if since is not None and until is not None:
+            self._hold_seconds.observe(max((until - since).total_seconds(), 0))
+
+    def _gate(self, name: str) -> str:
+        return name if name in self._gates else OTHER
+
+    def _method(self, path: bytes) -> str:
+        name = path.removeprefix(b"/").decode("latin-1")
+        return name if name in self._methods else OTHER
+
+    def _counter(self, name: str, help_text: str, *labels: str) -> Counter:
+        return Counter(f"greenroom_{name}", help_text, labels, registry=self.registry)
+
+    def _histogram(self, name: str, help_text: str, *labels: str) -> Histogram:
+        return Histogram(f"greenroom_{name}", help_text, labels, buckets=BUCKETS_SECONDS, registry=self.registry)
+
+
+class _FromMirror(Collector):
+    """What can be read off the mirror at any time, and so is never counted up and down."""
+
+    def __init__(self, mirror: Mirror, clock: Clock) -> None:
+        self._mirror, self._clock = mirror, clock
+
+    def collect(self) -> Iterable[Metric]:
+        """The gauges as of now."""
+        mirrored = list(self._mirror.instances())
+        by_state = GaugeMetricFamily("greenroom_instances", "Instances by state.", labels=["state"])
+        for state in State:
+            by_state.add_metric([state.lower()], sum(one.record.state is state for one in mirrored))
+        yield by_state
+        held = [one.record.first_held for one in mirrored if one.record.state is State.HELD and one.record.first_held]
+        age = (self._clock() - min(held)).total_seconds() if held else 0.0
+        oldest = "Since when the longest held instance has been held; 0 with none."
+        yield GaugeMetricFamily("greenroom_oldest_held_age_seconds", oldest, value=max(age, 0.0))
+        holds = len(self._mirror.rollout_holds)
+        yield GaugeMetricFamily("greenroom_rollout_holds", "Rollout holds in force.", value=holds)
+        unreadable = "Instances whose record this version cannot read; someone must look."
+        yield GaugeMetricFamily("greenroom_unreadable_records", unreadable, value=len(self._mirror.unreadable))
+
+
+def _outcome(gate: Gate) -> str:
+    return DEADLINE if gate.state == "FAILED" and gate.reporter == ITSELF else gate.state.lower()
+
+
+def _cause(done: CarriedOut) -> str:
+    """Whether a reporter or the clock rejected."""
+    newly = (gate for name, gate in done.record.gates.items() if gate != done.before.gates.get(name))
+    return DEADLINE if any(_outcome(gate) == DEADLINE for gate in newly) else "verdict"

@@ -1,0 +1,183 @@
+"""What callers of the control API may ask: each request read strictly, every mistake named with its field. Pure.
+
+The rule: what is not understood is refused. A field that this version does not know could be the one that makes the
+call harmless.
+"""
+
+import re
+import secrets
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any, TypeVar
+
+from google.protobuf.message import DecodeError, Message
+
+from greenroom.control.views import INSTANCES, OUTCOMES, ROLLOUT_HOLDS, selector_of
+from greenroom.core.keyspace import InstanceId, lease_of
+from greenroom.core.record import bounded_reason
+from greenroom.core.selectors import Selector
+from greenroom.core.strict import Schema, Verdict, schema_of
+from greenroom.core.transitions import Outcome
+from greenroom.errors import InvalidRequest
+from greenroom.pb.control.v1 import control_pb2
+
+MAX_NAME_BYTES = 256
+"""Reporters and actors are names; a longer one is something else."""
+LONGEST_ROLLOUT_HOLD_SECONDS = 366 * 24 * 3600
+"""A year: longer is a typing error, and one without expiry can be had."""
+DEFAULT_PAGE_SIZE = 100
+MAX_PAGE_SIZE = 1000
+"""An instance has some KiB, and a gRPC client takes 4 MiB unless told otherwise."""
+UNNAMED_REPORTER = "unknown"
+
+_HOLD_ID = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?")
+
+MessageT = TypeVar("MessageT", bound=Message)
+
+
+class RequestParser:
+    """Reads the bytes of one kind of request."""
+
+    def __init__(self, message_type: type[Message]) -> None:
+        self._type = message_type
+        self._schema: Schema = schema_of(message_type)
+
+    def __call__(self, data: bytes) -> Any:
+        """The request; InvalidRequest for what is malformed, not UTF-8, or has fields that are not known here."""
+        finding = self._schema.scan(data)
+        if finding.verdict is Verdict.UNKNOWN_FIELD:
+            raise InvalidRequest(
+                f"field {finding.number} of {finding.message} is not known to this version of Greenroom: "
+                "leave it out, or use a proxy that knows it"
+            )
+        try:
+            if finding.verdict is Verdict.MALFORMED:
+                raise DecodeError
+            return self._type.FromString(data)
+        except DecodeError:
+            name = self._type.DESCRIPTOR.full_name
+            raise InvalidRequest(f"the request is no {name}, or a text in it is not UTF-8") from None
+
+
+@dataclass(frozen=True, slots=True)
+class VerdictReport:
+    """A valid ReportVerdictRequest."""
+
+    instance: InstanceId
+    gate: str
+    attempt: int
+    outcome: Outcome
+    reason: str
+    reporter: str
+
+
+@dataclass(frozen=True, slots=True)
+class NewRolloutHold:
+    """A valid CreateRolloutHoldRequest. `ttl_seconds` None: it stands until lifted."""
+
+    hold_id: str
+    reason: str
+    actor: str
+    selector: Selector
+    ttl_seconds: int | None
+
+
+def instance_of(name: str) -> InstanceId:
+    """The instance of a resource name `instances/{id}`."""
+    instance = InstanceId(_id_of(name, INSTANCES))
+    try:
+        lease_of(instance)
+    except ValueError:
+        words = f"expected '{INSTANCES}' and a lease id in lower-case hexadecimal without leading zeros"
+        raise _wrong("name", f"{name!r} names no instance: {words}") from None
+    return instance
+
+
+def rollout_hold_of(name: str) -> str:
+    """The id in a resource name `rolloutHolds/{id}`."""
+    return _id_of(name, ROLLOUT_HOLDS)
+
+
+def verdict_report(request: control_pb2.ReportVerdictRequest) -> VerdictReport:
+    """The verdict; InvalidRequest names the field. Of a reason that is too long the end is kept."""
+    instance = instance_of(request.name)
+    if not request.gate:
+        raise _wrong("gate", "is required")
+    if request.attempt < 1:
+        raise _wrong("attempt", "is required, and counts from 1: the one that was checked, as GetInstance gives it")
+    outcome = OUTCOMES.get(request.outcome)
+    if outcome is None:
+        known = ", ".join(OUTCOMES.values())
+        raise _wrong("outcome", f"is required, one of: {known}")
+    reporter = _name("reporter", request.reporter) or UNNAMED_REPORTER
+    return VerdictReport(instance, request.gate, request.attempt, outcome, bounded_reason(request.reason), reporter)
+
+
+def new_rollout_hold(request: control_pb2.CreateRolloutHoldRequest, now: datetime) -> NewRolloutHold:
+    """The rollout hold to create; InvalidRequest names the field."""
+    hold = request.rollout_hold
+    if not hold.reason.strip():
+        raise _wrong("rollout_hold.reason", "is required: it is all that others will see of why")
+    if not hold.actor.strip():
+        raise _wrong("rollout_hold.actor", "is required: who asks for it")
+    if hold.name or hold.HasField("create_time"):
+        raise _wrong("rollout_hold", "name and create_time are the proxy's to set; choose a name by rollout_hold_id")
+    actor = _name("rollout_hold.actor", hold.actor)
+    return NewRolloutHold(
+        _new_hold_id(request.rollout_hold_id),
+        bounded_reason(hold.reason),
+        actor,
+        selector_of(hold.selector),
+        _ttl_seconds(hold, now),
+    )
+
+
+def page_size(asked: int) -> int:
+    """How many to give at most; 0 is our choice, and more than we give at once is cut."""
+    if asked < 0:
+        raise _wrong("page_size", f"{asked} is negative")
+    return min(asked or DEFAULT_PAGE_SIZE, MAX_PAGE_SIZE)
+
+
+def _id_of(name: str, collection: str) -> str:
+    found = name.removeprefix(collection)
+    if found == name or not found or "/" in found:
+        raise _wrong("name", f"{name!r} is not of the form '{collection}{{id}}'")
+    return found
+
+
+def _name(field: str, value: str) -> str:
+    name = value.strip()
+    if len(name.encode()) > MAX_NAME_BYTES or not name.isprintable():
+        raise _wrong(field, f"is a name of at most {MAX_NAME_BYTES} bytes, without line breaks")
+    return name
+
+
+def _new_hold_id(asked: str) -> str:
+    if not asked:
+        return f"hold-{secrets.token_hex(4)}"
+    if not _HOLD_ID.fullmatch(asked):
+        words = f"{asked!r} is not a DNS label (lower-case letters, digits and '-', at most 63)"
+        raise _wrong("rollout_hold_id", words)
+    return asked
+
+
+def _ttl_seconds(hold: control_pb2.RolloutHold, now: datetime) -> int | None:
+    """Whole seconds, rounded up: a hold must not end before it was asked to."""
+    field = hold.WhichOneof("expiration")
+    if field is None:
+        return None
+    try:
+        asked = hold.ttl.ToTimedelta() if field == "ttl" else hold.expire_time.ToDatetime(UTC) - now
+    except (ValueError, OverflowError):
+        raise _wrong(f"rollout_hold.{field}", "is out of range") from None
+    seconds = -(-asked // timedelta(seconds=1))
+    if not 0 < seconds <= LONGEST_ROLLOUT_HOLD_SECONDS:
+        words = f"must lie in the future, by at most {LONGEST_ROLLOUT_HOLD_SECONDS} s"
+        raise _wrong(f"rollout_hold.{field}", words)
+    return seconds
+
+
+def _wrong(field: str, words: str) -> InvalidRequest:
+    """The mistake in one field, which programs find by its name and people read first."""
+    return InvalidRequest(f"{field}: {words}", field=field)

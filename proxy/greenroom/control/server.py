@@ -1,0 +1,65 @@
+"""The control port: the control API over gRPC, with health and reflection."""
+
+from typing import Any
+
+import grpc
+from grpc_health.v1 import health, health_pb2, health_pb2_grpc
+from grpc_reflection.v1alpha import reflection
+
+from greenroom.control.methods import SERVICE_NAME, generic_handler
+from greenroom.control.service import ControlService
+from greenroom.errors import StartError
+from greenroom.store.follower import Follower
+
+SERVER_OPTIONS: tuple[tuple[str, int], ...] = (
+    # Without this a second proxy would share the port instead of being told that it is taken.
+    ("grpc.so_reuseport", 0),
+    # Clients ping idle connections; gRPC's default answers them with GOAWAY.
+    ("grpc.http2.min_ping_interval_without_data_ms", 5_000),
+    ("grpc.keepalive_permit_without_calls", 1),
+)
+SERVING = health_pb2.HealthCheckResponse.SERVING
+NOT_SERVING = health_pb2.HealthCheckResponse.NOT_SERVING
+
+
+class ControlServer:
+    """Listens on one plaintext port. `start`, then `run` in a task, then `stop`."""
+
+    def __init__(self, service: ControlService, follower: Follower, *, host: str, port: int, log: Any) -> None:
+        self._follower, self._log = follower, log
+        self._address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+        self._server = grpc.aio.server(options=SERVER_OPTIONS)
+        self._health = health.aio.HealthServicer()
+        self._server.add_generic_rpc_handlers((generic_handler(service, log),))
+        health_pb2_grpc.add_HealthServicer_to_server(self._health, self._server)
+        names = (SERVICE_NAME, health.SERVICE_NAME, reflection.SERVICE_NAME)
+        reflection.enable_server_reflection(names, self._server)
+
+    async def start(self) -> int:
+        """Listens, NOT_SERVING as yet; the port. StartError where it cannot be had."""
+        try:
+            port = self._server.add_insecure_port(self._address)
+        except RuntimeError as error:
+            raise StartError(
+                f"control_listen: cannot listen on {self._address}: the address is taken or not ours"
+            ) from error
+        await self._tell_health()
+        await self._server.start()
+        return port
+
+    async def run(self) -> None:
+        """Keeps the health answer in step with the follower, until cancelled."""
+        with self._follower.subscribe() as changes:
+            while True:
+                await self._tell_health()
+                await changes.next()
+
+    async def stop(self, grace_seconds: float = 1.0) -> None:
+        """Takes no more calls, and ends those that are not done after the grace."""
+        await self._health.enter_graceful_shutdown()
+        await self._server.stop(grace_seconds)
+
+    async def _tell_health(self) -> None:
+        status = SERVING if self._follower.ready else NOT_SERVING
+        for name in ("", SERVICE_NAME):
+            await self._health.set(name, status)

@@ -1,0 +1,192 @@
+"""Records and rollout holds as messages of the control API. Pure."""
+
+from collections.abc import Collection, Mapping, Sequence
+from datetime import UTC, datetime
+
+from google.protobuf.timestamp_pb2 import Timestamp
+
+from greenroom.core.decide import Condition, conditions
+from greenroom.core.keyspace import InstanceId, Key
+from greenroom.core.policy import Hold
+from greenroom.core.record import Gate, GateState, Record, State, Transition
+from greenroom.core.rollout_holds import RolloutHold
+from greenroom.core.selectors import Selector
+from greenroom.core.snapshot import Snapshot
+from greenroom.core.templates import KeyKind
+from greenroom.core.transitions import Outcome
+from greenroom.pb.control.v1 import control_pb2
+from greenroom.store.mirror import MirroredInstance
+
+INSTANCES = "instances/"
+ROLLOUT_HOLDS = "rolloutHolds/"
+
+STATES: Mapping[State, "control_pb2.InstanceState.ValueType"] = {
+    State.HELD: control_pb2.INSTANCE_STATE_HELD,
+    State.RELEASED: control_pb2.INSTANCE_STATE_RELEASED,
+    State.REJECTED: control_pb2.INSTANCE_STATE_REJECTED,
+    State.WITHDRAWN: control_pb2.INSTANCE_STATE_WITHDRAWN,
+}
+HOLDS: Mapping[Hold, "control_pb2.Hold.ValueType"] = {
+    Hold.CARD: control_pb2.HOLD_CARD,
+    Hold.CARD_AND_INSTANCE: control_pb2.HOLD_CARD_AND_INSTANCE,
+    Hold.HEALTH: control_pb2.HOLD_HEALTH,
+}
+GATE_STATES: Mapping[GateState, "control_pb2.GateState.ValueType"] = {
+    GateState.PENDING: control_pb2.GATE_STATE_PENDING,
+    GateState.PASSED: control_pb2.GATE_STATE_PASSED,
+    GateState.FAILED: control_pb2.GATE_STATE_FAILED,
+    GateState.INCONCLUSIVE: control_pb2.GATE_STATE_INCONCLUSIVE,
+    GateState.ERROR: control_pb2.GATE_STATE_ERROR,
+    GateState.OVERRIDDEN: control_pb2.GATE_STATE_OVERRIDDEN,
+}
+OUTCOMES: Mapping[int, Outcome] = {
+    control_pb2.OUTCOME_PASSED: Outcome.PASSED,
+    control_pb2.OUTCOME_FAILED: Outcome.FAILED,
+    control_pb2.OUTCOME_INCONCLUSIVE: Outcome.INCONCLUSIVE,
+    control_pb2.OUTCOME_ERROR: Outcome.ERROR,
+}
+
+
+def mirrored_instance(mirrored: MirroredInstance, rollout_holds: Sequence[RolloutHold]) -> control_pb2.Instance:
+    """An instance as the mirror has it. Of a released one every registered key is taken for live."""
+    return instance_message(
+        mirrored.instance,
+        mirrored.record,
+        revision=mirrored.revision,
+        live=mirrored.live_keys,
+        rollout_holds=rollout_holds,
+        address=mirrored.address,
+    )
+
+
+def read_instance(snapshot: Snapshot, record: Record, address: str | None) -> control_pb2.Instance:
+    """An instance as etcd has it. The snapshot must cover the record's cards."""
+    return instance_message(
+        snapshot.instance,
+        record,
+        revision=snapshot.record_revision,
+        live=snapshot.shadows.keys() | snapshot.public.keys(),
+        rollout_holds=snapshot.rollout_holds,
+        address=address,
+    )
+
+
+def instance_message(
+    instance: InstanceId,
+    record: Record,
+    *,
+    revision: int,
+    live: Collection[Key],
+    rollout_holds: Sequence[RolloutHold],
+    address: str | None,
+) -> control_pb2.Instance:
+    """One instance. `live` are its keys that exist, held or public."""
+    live_cards = sum(entry.kind is KeyKind.CARD and entry.gated_key in live for entry in record.cards)
+    said = conditions(record, live_cards=live_cards, rollout_holds=rollout_holds)
+    return control_pb2.Instance(
+        name=f"{INSTANCES}{instance}",
+        id=instance,
+        state=STATES[record.state],
+        reason=_reason(record),
+        hold=HOLDS[record.hold],
+        namespace=", ".join(record.distinct("namespace")),
+        component=", ".join(record.distinct("component")),
+        endpoints=record.distinct("endpoint"),
+        models=record.distinct("model"),
+        address=address or "",
+        generation=record.generation,
+        gated_keys=[control_pb2.GatedKey(key=key, live=key in live) for key in record.keys],
+        gates=[_gate(name, gate) for name, gate in sorted(record.gates.items())],
+        conditions=[_condition(condition) for condition in said],
+        transitions=[_transition(line) for line in record.transitions],
+        first_held_time=timestamp(record.first_held),
+        release_time=timestamp(record.released),
+        record_revision=revision,
+    )
+
+
+def rollout_hold_message(hold: RolloutHold) -> control_pb2.RolloutHold:
+    """One rollout hold."""
+    message = control_pb2.RolloutHold(
+        name=f"{ROLLOUT_HOLDS}{hold.hold_id}",
+        reason=hold.reason,
+        actor=hold.actor,
+        create_time=timestamp(hold.created),
+        expire_time=timestamp(hold.expires),
+    )
+    given = hold.selector.model_dump(exclude_none=True)
+    if given:
+        message.selector.CopyFrom(control_pb2.Selector(**given))
+    return message
+
+
+def selector_of(message: control_pb2.Selector) -> Selector:
+    """A selector as the core has it: an empty glob is none."""
+    given = {field.name: value for field, value in message.ListFields()}
+    return Selector(**given)
+
+
+def decision_of(record: Record) -> "control_pb2.Decision.ValueType":
+    """What a verdict led to, by the record that it left."""
+    match record.state:
+        case State.RELEASED:
+            return control_pb2.DECISION_RELEASED
+        case State.REJECTED:
+            return control_pb2.DECISION_REJECTED
+        case _:
+            through = all(gate.state.is_through for gate in record.gates.values())
+            return control_pb2.DECISION_QUEUED if through else control_pb2.DECISION_RECORDED
+
+
+def timestamp(moment: datetime | None) -> Timestamp | None:
+    """A moment as protobuf has it; None stays unset."""
+    if moment is None:
+        return None
+    message = Timestamp()
+    message.FromDatetime(moment.astimezone(UTC))
+    return message
+
+
+def _reason(record: Record) -> str:
+    """Why it is in its state: what the record says, else what led there."""
+    if record.reason:
+        return record.reason
+    moves = (line for line in reversed(record.transitions) if line.from_state is not line.to_state)
+    last = next(moves, None)
+    if last is None:
+        return ""
+    return f"{last.event}: {last.reason}" if last.reason else last.event
+
+
+def _gate(name: str, gate: Gate) -> control_pb2.GateStatus:
+    return control_pb2.GateStatus(
+        gate=name,
+        state=GATE_STATES[gate.state],
+        attempt=gate.attempt,
+        reason=gate.reason,
+        reporter=gate.reporter,
+        opened_time=timestamp(gate.started),
+        decided_time=timestamp(gate.decided),
+        deadline_time=timestamp(gate.deadline),
+    )
+
+
+def _condition(condition: Condition) -> control_pb2.Condition:
+    return control_pb2.Condition(
+        type=condition.type,
+        status=condition.status,
+        reason=condition.reason,
+        message=condition.message,
+        time=timestamp(condition.time),
+    )
+
+
+def _transition(line: Transition) -> control_pb2.Transition:
+    return control_pb2.Transition(
+        time=timestamp(line.time),
+        actor=line.actor,
+        event=line.event,
+        from_state=STATES[line.from_state] if line.from_state else control_pb2.INSTANCE_STATE_UNSPECIFIED,
+        to_state=STATES[line.to_state],
+        reason=line.reason,
+    )

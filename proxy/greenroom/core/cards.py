@@ -1,0 +1,103 @@
+"""What a gated key's value says: whose it is, which model, and whether an edit touched more than taints.
+
+Frontends route by a card's value, not by its key. So the value must agree with the key and the lease before it is
+taken, and everything but taints is part of what gates check.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from greenroom.core.keyspace import lease_of
+from greenroom.core.templates import GatedKey, KeyKind
+
+_AGREEING = {"namespace": "namespace", "component": "component", "endpoint": "endpoint", "model_suffix": "suffix"}
+"""Field of the value, placeholder of the key."""
+
+
+@dataclass(frozen=True, slots=True)
+class Attributes:
+    """What rules and rollout holds select by. None: it cannot be read, and counts as a match."""
+
+    namespace: str | None
+    component: str | None
+    endpoint: str | None
+    model: str | None
+    suffix: str | None
+
+
+def attributes(gated: GatedKey, value: bytes) -> Attributes:
+    """The attributes of one gated key with its value. An instance record names no model."""
+    names = gated.names
+    model = _model(parse(value)) if gated.kind is KeyKind.CARD else None
+    return Attributes(names.get("namespace"), names.get("component"), names.get("endpoint"), model, gated.suffix)
+
+
+def parse(value: bytes) -> Mapping[str, Any] | None:
+    """The value as a JSON object; None for anything else, which is held like a card that matches every rule."""
+    try:
+        parsed = json.loads(value)
+    except (ValueError, RecursionError):
+        return None
+    return parsed if isinstance(parsed, dict) else None
+
+
+def _model(value: Mapping[str, Any] | None) -> str | None:
+    card = value.get("card_json") if value else None
+    name = card.get("display_name") if isinstance(card, dict) else None
+    return name if isinstance(name, str) and _is_text(name) else None
+
+
+def _is_text(value: str) -> bool:
+    """Whether it can be stored: JSON's escapes can spell halves of characters, which are in no UTF-8."""
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def disagreement(gated: GatedKey, value: bytes) -> str | None:
+    """How a value contradicts its key, in words with both sides; None where it agrees or says nothing."""
+    parsed = parse(value) or {}
+    lease = lease_of(gated.instance)
+    claimed = parsed.get("instance_id", lease)
+    if claimed != lease or isinstance(claimed, bool):
+        return f"the value's instance_id is {claimed!r}, the key's is {lease} ({gated.instance})"
+    for name, placeholder in _AGREEING.items():
+        if name not in parsed or (placeholder not in gated.names and placeholder != "suffix"):
+            continue
+        expected, said = gated.names.get(placeholder, ""), parsed[name]
+        if expected != ("" if said is None else said):
+            return f"the value's {name} is {said!r}, the key's {placeholder} is {expected!r}"
+    return None
+
+
+def differ_only_in_taints(before: bytes, after: bytes) -> bool:
+    """Whether an edit left everything but `card_json.runtime_config.taints` as it was (equal values included)."""
+    if before == after:
+        return True
+    old, new = _without_taints(before), _without_taints(after)
+    return old is not None and old == new
+
+
+def _without_taints(value: bytes) -> str | None:
+    """The value's canonical text without its taints. Text, since Python holds 1, 1.0 and True to be equal."""
+    parsed = parse(value)
+    card = parsed.get("card_json") if parsed else None
+    config = card.get("runtime_config") if isinstance(card, dict) else None
+    if not isinstance(config, dict):
+        return None
+    config.pop("taints", None)
+    return json.dumps(parsed, sort_keys=True)
+
+
+def address(value: bytes) -> str | None:
+    """Where an instance record says its worker listens, as `host:port`; None where it does not say."""
+    parsed = parse(value) or {}
+    transport = parsed.get("transport")
+    for said in transport.values() if isinstance(transport, dict) else ():
+        if isinstance(said, str):
+            return said.split("://")[-1].partition("/")[0]
+    return None

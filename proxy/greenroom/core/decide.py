@@ -1,0 +1,143 @@
+"""What should happen to an instance now, and why not yet: one pure answer for the reconciler, lists and people."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from enum import StrEnum
+
+from greenroom.core.record import Gate, Record, State
+from greenroom.core.rollout_holds import RolloutHold, matching
+
+DEADLINE_GRACE_SECONDS = 60.0
+"""After a start, or when etcd was away, verdicts may be on their way: so long no deadline is held against anyone."""
+
+
+class ConditionType(StrEnum):
+    """The questions whose answers say why an instance is not released."""
+
+    GATES_PASSED = "GatesPassed"
+    NOT_ON_HOLD = "NotOnHold"
+    BUDGET_AVAILABLE = "BudgetAvailable"
+    NO_CONFLICT = "NoConflict"
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """One answer: `reason` for machines, `message` for people, `time` where it is known since when."""
+
+    type: ConditionType
+    status: bool
+    reason: str
+    message: str
+    time: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Release:
+    """Publish it now."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reject:
+    """This gate's time is up."""
+
+    gate: str
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """Nothing to do before `until` (None: before something changes)."""
+
+    until: datetime | None = None
+
+
+Decision = Release | Reject | Wait
+
+
+def decide(
+    record: Record,
+    *,
+    live_cards: int,
+    rollout_holds: Sequence[RolloutHold],
+    now: datetime,
+    no_rejection_before: datetime | None = None,
+) -> Decision:
+    """What to do with an instance at `now`.
+
+    `live_cards` is how many cards (instance records not counted) wait for publication, or with hold `health` are
+    public. Deadlines are not held against anyone before `no_rejection_before`.
+    """
+    if record.state is State.RELEASED:
+        return Wait()
+    if is_ready(record, live_cards=live_cards) and not matching(rollout_holds, record):
+        return Release()
+    if record.state is not State.HELD:
+        return Wait()
+    return _by_deadline(record, now, no_rejection_before)
+
+
+def is_ready(record: Record, *, live_cards: int) -> bool:
+    """Whether nothing of the instance's own keeps it from being released."""
+    if record.state not in (State.HELD, State.WITHDRAWN) or (record.state is State.WITHDRAWN and record.withdrawn_by):
+        return False
+    return live_cards > 0 and all(gate.state.is_through for gate in record.gates.values())
+
+
+def _by_deadline(record: Record, now: datetime, no_rejection_before: datetime | None) -> Decision:
+    waiting = {name: gate for name, gate in record.gates.items() if gate.state.is_open}
+    if not waiting:
+        return Wait()
+    name, gate = min(waiting.items(), key=lambda item: item[1].deadline)
+    due = max(gate.deadline, no_rejection_before or gate.deadline)
+    return Reject(name) if due <= now else Wait(due)
+
+
+def grace_end(since: datetime) -> datetime:
+    """Until when deadlines are not held against anyone, after a start or an outage that ended at `since`."""
+    return since + timedelta(seconds=DEADLINE_GRACE_SECONDS)
+
+
+def conditions(record: Record, *, live_cards: int, rollout_holds: Sequence[RolloutHold]) -> tuple[Condition, ...]:
+    """Why an instance is, or is not, released."""
+    return (
+        _gates_passed(record, live_cards),
+        _not_on_hold(record, rollout_holds),
+        Condition(ConditionType.BUDGET_AVAILABLE, True, "NoBudget", "releases are not limited"),
+        Condition(ConditionType.NO_CONFLICT, True, "NotCompared", "cards of the same model are not compared"),
+    )
+
+
+def _gates_passed(record: Record, live_cards: int) -> Condition:
+    kind = ConditionType.GATES_PASSED
+    missing = {name: gate for name, gate in record.gates.items() if not gate.state.is_through}
+    if missing:
+        reason = "GateFailed" if any(_failed(gate) for gate in missing.values()) else "GatesOpen"
+        return Condition(kind, False, reason, "; ".join(_waits_for(name, gate) for name, gate in missing.items()))
+    if record.state is State.WITHDRAWN and record.withdrawn_by:
+        return Condition(
+            kind, False, "WithdrawnByPerson", f"{record.withdrawn_by} withdrew it; a retry or override ends that"
+        )
+    if record.state is not State.RELEASED and not live_cards:
+        return Condition(kind, False, "NoCard", "no card is registered at the moment")
+    decided = [gate.decided for gate in record.gates.values() if gate.decided]
+    message = record.reason or "every gate passed or was overridden"
+    return Condition(kind, True, "AllPassed", message, max(decided, default=None))
+
+
+def _failed(gate: Gate) -> bool:
+    return not gate.state.is_open
+
+
+def _waits_for(name: str, gate: Gate) -> str:
+    if _failed(gate):
+        return f"{name} failed: {gate.reason}" if gate.reason else f"{name} failed"
+    last = f", last {gate.state.lower()}: {gate.reason}" if gate.state != "PENDING" else ""
+    return f"{name} until {gate.deadline:%Y-%m-%d %H:%M:%S} UTC (attempt {gate.attempt}{last})"
+
+
+def _not_on_hold(record: Record, rollout_holds: Sequence[RolloutHold]) -> Condition:
+    holds = matching(rollout_holds, record)
+    if not holds:
+        return Condition(ConditionType.NOT_ON_HOLD, True, "NoRolloutHold", "no rollout hold applies")
+    said = "; ".join(f"rollout hold {hold.hold_id} by {hold.actor}: {hold.reason}" for hold in holds)
+    return Condition(ConditionType.NOT_ON_HOLD, False, "RolloutHold", said, holds[0].created)

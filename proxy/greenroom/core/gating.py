@@ -1,0 +1,288 @@
+"""From a client's call and a snapshot to the Txn that is sent instead.
+
+The client's compares and operations stay flat and in place; gated keys among them are mapped to where they are at the
+moment. The *fence* joins the compares, and one small read for each of its compares joins the Else: by these reads,
+which are of the same revision as the decision, a lost fence is told from a compare of the client's that failed.
+A client's own operations are never wrapped in a nested Txn: older etcd check no permissions inside.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+
+from greenroom.core import record as records
+from greenroom.core import txns
+from greenroom.core.cards import Attributes, attributes, differ_only_in_taints
+from greenroom.core.keyspace import Key, record_key, shadow_key
+from greenroom.core.place import Place, effective_hold, place_compares, place_of, where
+from greenroom.core.policy import Hold, Policy, Requirements
+from greenroom.core.record import GatedEntry, Record
+from greenroom.core.snapshot import Snapshot
+from greenroom.core.templates import GatedKey, GatedKeys, KeyKind
+from greenroom.core.transitions import card_added, card_changed, card_published, opened
+from greenroom.core.worker_calls import REQUEST_TOO_LARGE, TOO_MANY_OPERATIONS, Uses
+from greenroom.errors import EtcdRefusal, NewCardNeedsGates
+from greenroom.pb.etcd import kv_pb2, rpc_pb2
+
+MAX_CARDS = 120
+"""Cards of one instance: a release needs a compare for each and four more, of etcd's 128."""
+MAX_RELEASE_BYTES = 1_500_000
+"""Values of one release together: etcd takes requests of 1.5 MiB, and keys, compares and the record need room too."""
+
+
+@dataclass(frozen=True, slots=True)
+class LookAtLease:
+    """Before a record is opened, the lease's own keys must be seen: the instance may serve already."""
+
+
+@dataclass(frozen=True, slots=True)
+class Gated:
+    """A Txn to send, and what is needed to read its answer."""
+
+    txn: rpc_pb2.TxnRequest
+    fence: tuple[txns.Compare, ...]
+    widths: tuple[int, ...]
+    """For each operation of the client's Then, how many operations stand for it."""
+    record: Record | None
+    """The record as this Txn leaves it; None where it does not write the record."""
+    opens: bool
+    """Whether the record is new with this Txn."""
+
+
+def needs_of(policy: Policy, gated: GatedKey, value: bytes | None) -> Requirements | None:
+    """What the rules ask of a key. Without a value its model is unknown, and counts as a match."""
+    if value is not None:
+        return policy.requirements(gated, attributes(gated, value))
+    names = gated.names
+    unknown_model = Attributes(
+        names.get("namespace"), names.get("component"), names.get("endpoint"), None, gated.suffix
+    )
+    return policy.requirements(gated, unknown_model)
+
+
+def entry_of(gated: GatedKey, value: bytes) -> GatedEntry:
+    """How the record names a gated key."""
+    found = attributes(gated, value)
+    return GatedEntry(
+        key=gated.key.decode(),
+        kind=gated.kind,
+        namespace=found.namespace,
+        component=found.component,
+        endpoint=found.endpoint,
+        model=found.model,
+        suffix=found.suffix,
+    )
+
+
+def gate_call(
+    txn: rpc_pb2.TxnRequest,
+    uses: Uses,
+    snapshot: Snapshot,
+    gated_keys: GatedKeys,
+    policy: Policy,
+    now: datetime,
+    *,
+    lease_was_seen: bool,
+) -> Gated | LookAtLease:
+    """What to send for a call that uses gated keys of `snapshot.instance`.
+
+    `txn` is clipped already. `lease_was_seen`: the lease's keys were looked at after the snapshot's record was found
+    absent, and none is a public card. NewCardNeedsGates, EtcdRefusal: nothing is to be sent.
+    """
+    call = _Call(txn, uses, snapshot, gated_keys, policy, now)
+    if not lease_was_seen and call.may_serve_already():
+        return LookAtLease()
+    return call.gated()
+
+
+class _Call:
+    """One call being mapped, with everything its parts look at."""
+
+    def __init__(
+        self,
+        txn: rpc_pb2.TxnRequest,
+        uses: Uses,
+        snapshot: Snapshot,
+        gated_keys: GatedKeys,
+        policy: Policy,
+        now: datetime,
+    ) -> None:
+        self.txn, self.uses, self.snapshot, self.now = txn, uses, snapshot, now
+        self.gated_keys = gated_keys
+        self.needs: Mapping[Key, Requirements | None] = {
+            key: needs_of(policy, gated, self._value_after(key)) for key, gated in uses.keys.items()
+        }
+        self.places: Mapping[Key, Place] = {
+            key: place_of(gated, snapshot, self.needs[key]) for key, gated in uses.keys.items()
+        }
+
+    def _value_after(self, key: Key) -> bytes | None:
+        """The value that the call leaves: the put one, else what is there."""
+        request = self.uses.puts.get(key)
+        if request is not None and not request.ignore_value:
+            return bytes(request.value)
+        found = self._found(key)
+        return bytes(found.value) if found else None
+
+    def _found(self, key: Key) -> kv_pb2.KeyValue | None:
+        return self.snapshot.shadows.get(key) or self.snapshot.public.get(key)
+
+    def may_serve_already(self) -> bool:
+        """Whether a first write of a ruled instance is about to happen, or one of its public keys to change."""
+        if self.snapshot.record is not None:
+            return False
+        public_deletes = self.uses.deletes & self.snapshot.public.keys()
+        return any(self.needs[key] for key in (*self.uses.puts, *public_deletes))
+
+    def gated(self) -> Gated:
+        record, opens = self._record_after()
+        fence = tuple(self._fence(opens=opens))
+        sent = rpc_pb2.TxnRequest(compare=[*(self._compare(compare) for compare in self.txn.compare), *fence])
+        widths = []
+        for operation in self.txn.success:
+            mapped = list(self._operation(operation))
+            sent.success.extend(mapped)
+            widths.append(len(mapped))
+        for operation in self.txn.failure:
+            sent.failure.extend(self._operation(operation))
+        if record is not None:
+            sent.success.append(self._record_write(record, opens=opens))
+        sent.failure.extend(_probe(compare) for compare in fence)
+        return Gated(sent, fence, tuple(widths), record, opens)
+
+    def _record_write(self, record: Record, *, opens: bool) -> txns.Operation:
+        if opens:
+            return txns.put(record_key(self.snapshot.instance), records.encode(record), self.snapshot.lease)
+        return txns.keep_record(self.snapshot.instance, records.encode(record))
+
+    def _fence(self, *, opens: bool) -> Iterator[txns.Compare]:
+        instance = self.snapshot.instance
+        yield txns.unchanged(record_key(instance), self.snapshot.record_revision)
+        if opens:
+            yield txns.no_newer_shadow(instance, self.snapshot.revision)
+        seen: set[bytes] = set()
+        for key, gated in self.uses.keys.items():
+            if key in self.uses.deletes and (self.snapshot.is_released or self.places[key] is Place.SHADOW):
+                continue  # Deleting what is gone does nothing, and only a write of the record makes it another place.
+            for compare in place_compares(gated, self.places[key], self.snapshot):
+                if (name := bytes(compare.key)) not in seen:
+                    seen.add(name)
+                    yield compare
+
+    def _compare(self, compare: txns.Compare) -> txns.Compare:
+        changed = txns.Compare()
+        changed.CopyFrom(compare)
+        self._map(changed)
+        return changed
+
+    def _operation(self, operation: txns.Operation) -> Iterator[txns.Operation]:
+        changed = txns.Operation()
+        changed.CopyFrom(operation)
+        match changed.WhichOneof("request"):
+            case "request_put":
+                self._map(changed.request_put)
+            case "request_range":
+                self._map(changed.request_range)
+            case "request_delete_range":
+                self._map(changed.request_delete_range)
+        yield changed
+        if changed.HasField("request_delete_range"):
+            yield from self._shadows_of_range(changed)
+
+    def _map(
+        self, request: txns.Compare | rpc_pb2.PutRequest | rpc_pb2.RangeRequest | rpc_pb2.DeleteRangeRequest
+    ) -> None:
+        """Let a request that names a gated key exactly name where that key is; others stay as they are."""
+        if isinstance(request, rpc_pb2.PutRequest) or not request.range_end:
+            key = Key(request.key)
+            if key in self.places:
+                request.key = where(self.uses.keys[key], self.places[key])
+
+    def _shadows_of_range(self, operation: txns.Operation) -> Iterator[txns.Operation]:
+        """A range delete within one instance's keys takes the held ones too, so that they are never published."""
+        request = operation.request_delete_range
+        instance = self.gated_keys.within_one_instance(request.key, request.range_end)
+        if instance is None:
+            return
+        held = txns.Operation()
+        held.CopyFrom(operation)
+        held.request_delete_range.key = shadow_key(instance, Key(request.key))
+        held.request_delete_range.range_end = shadow_key(instance, Key(request.range_end))
+        yield held
+
+    def _record_after(self) -> tuple[Record | None, bool]:
+        """The record that the call leaves, or None where it stays as it is; and whether it is a new one."""
+        before = record = self.snapshot.record
+        for key, request in self.uses.puts.items():
+            record = self._after_put(record, key, request)
+        if record is not None and record is not before:
+            self._check_release_fits(record)
+            return record, before is None
+        self._check_release_fits(record)
+        return None, False
+
+    def _after_put(self, record: Record | None, key: Key, request: rpc_pb2.PutRequest) -> Record | None:
+        """The record after one put; the same object where it need not be written."""
+        gated, found, needs = self.uses.keys[key], self._found(key), self.needs[key]
+        if self.snapshot.is_released:
+            return self._after_public_put(record, gated, request)
+        hold = effective_hold(self.snapshot, needs)
+        if hold is None or (gated.kind is KeyKind.INSTANCE and hold is not Hold.CARD_AND_INSTANCE):
+            return record
+        if found is None:
+            entry = entry_of(gated, request.value)
+            if record is None:
+                assert needs is not None
+                return opened(entry, needs, self.now)
+            return card_added(record, entry, needs, self.now)
+        return self._after_edit(record, gated, request, bytes(found.value))
+
+    def _after_edit(
+        self, record: Record | None, gated: GatedKey, request: rpc_pb2.PutRequest, before: bytes
+    ) -> Record | None:
+        """What an edit of a card that is there does: nothing, unless more than its taints changed while it waits."""
+        waits = self.places[gated.key] is Place.SHADOW or (record is not None and record.hold is Hold.HEALTH)
+        if record is None or not waits or request.ignore_value or differ_only_in_taints(before, request.value):
+            return record
+        return card_changed(record, entry_of(gated, request.value), self.needs[gated.key], self.now)
+
+    def _after_public_put(self, record: Record | None, gated: GatedKey, request: rpc_pb2.PutRequest) -> Record | None:
+        assert record is not None
+        if gated.key in self.snapshot.public:
+            return record
+        if gated.kind is KeyKind.INSTANCE:
+            held = record.hold is Hold.CARD_AND_INSTANCE
+            return card_published(record, entry_of(gated, request.value)) if held else record
+        needs = self.needs[gated.key]
+        missing = [name for name in (needs.timeouts_seconds if needs else ()) if not _is_through(record, name)]
+        if needs and (missing or not gated.suffix):
+            waits_for = f"its gates {', '.join(missing)} have not passed here" if missing else "it is not a LoRA card"
+            raise NewCardNeedsGates(
+                f"instance {gated.instance} is released, and {gated.key!r} is a new card of it: {waits_for}. "
+                "Holding one card of a released instance is not supported yet: restart the worker to have it checked",
+                instance=gated.instance,
+            )
+        return card_published(record, entry_of(gated, request.value))
+
+    def _check_release_fits(self, record: Record | None) -> None:
+        """EtcdRefusal for a write after which the cards could never be published in one Txn."""
+        held = {key for key in self.uses.puts if self.places[key] is Place.SHADOW}
+        if not held or record is None:
+            return
+        sizes = {key: len(kv.value) for key, kv in self.snapshot.shadows.items()}
+        sizes |= {key: len(self._value_after(key) or b"") for key in held}
+        if len(sizes) > MAX_CARDS:
+            raise EtcdRefusal(TOO_MANY_OPERATIONS)
+        if sum(sizes.values()) > MAX_RELEASE_BYTES:
+            raise EtcdRefusal(REQUEST_TOO_LARGE)
+
+
+def _is_through(record: Record, gate: str) -> bool:
+    return gate in record.gates and record.gates[gate].state.is_through
+
+
+def _probe(compare: txns.Compare) -> txns.Operation:
+    """The read that tells whether a compare of the fence holds."""
+    if compare.range_end:
+        return txns.look_for_newer(compare.key, compare.mod_revision - 1)
+    return txns.look(compare.key)

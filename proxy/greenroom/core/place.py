@@ -1,0 +1,63 @@
+"""Where a gated key is to be written and read at the moment: in its shadow, or at its public place.
+
+A released instance's keys are public. A key that is somewhere stays there: a card that was public when a rule appeared
+can still be edited and deleted. Only a key that is nowhere yet goes by what is to be kept back.
+"""
+
+from collections.abc import Iterator
+from enum import StrEnum
+
+from greenroom.core import txns
+from greenroom.core.keyspace import Key, shadow_key
+from greenroom.core.policy import Hold, Requirements
+from greenroom.core.snapshot import Snapshot
+from greenroom.core.templates import GatedKey, KeyKind
+
+
+class Place(StrEnum):
+    """The two places of a gated key."""
+
+    SHADOW = "shadow"
+    PUBLIC = "public"
+
+
+def place_of(gated: GatedKey, snapshot: Snapshot, needs: Requirements | None) -> Place:
+    """The place of a key. `needs` is what the rules ask of it, None where none matches."""
+    if snapshot.is_released:
+        return Place.PUBLIC
+    if gated.key in snapshot.shadows:
+        return Place.SHADOW
+    if gated.key in snapshot.public:
+        return Place.PUBLIC
+    return Place.SHADOW if _keeps_back(effective_hold(snapshot, needs), gated.kind) else Place.PUBLIC
+
+
+def effective_hold(snapshot: Snapshot, needs: Requirements | None) -> Hold | None:
+    """What is kept back for a new key: by the record, or more by this key's own rules; None without either."""
+    if snapshot.record is None:
+        return needs.hold if needs else None
+    return snapshot.record.hold.stronger(needs.hold) if needs else snapshot.record.hold
+
+
+def _keeps_back(hold: Hold | None, kind: KeyKind) -> bool:
+    if kind is KeyKind.INSTANCE:
+        return hold is Hold.CARD_AND_INSTANCE
+    return hold in (Hold.CARD, Hold.CARD_AND_INSTANCE)
+
+
+def where(gated: GatedKey, place: Place) -> Key:
+    """The key in etcd that stands for a gated key in this place."""
+    return shadow_key(gated.instance, gated.key) if place is Place.SHADOW else gated.key
+
+
+def place_compares(gated: GatedKey, place: Place, snapshot: Snapshot) -> Iterator[txns.Compare]:
+    """What must still be so for this to be the key's place, beside the unchanged record."""
+    shadow = shadow_key(gated.instance, gated.key)
+    if place is Place.SHADOW:
+        yield txns.exists(shadow) if gated.key in snapshot.shadows else txns.absent(gated.key)
+    elif snapshot.is_released:
+        if gated.key in snapshot.public:
+            yield txns.exists(gated.key)
+    else:
+        yield txns.absent(shadow)
+        yield txns.exists(gated.key) if gated.key in snapshot.public else txns.absent(gated.key)

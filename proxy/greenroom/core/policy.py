@@ -1,0 +1,175 @@
+"""The policy: which instances need which gates. Operators' input, so it is validated and unknown fields are refused."""
+
+import hashlib
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Annotated, Literal, Self
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
+
+from greenroom.core.cards import Attributes
+from greenroom.core.selectors import Selector
+from greenroom.core.templates import (
+    DYNAMO_INSTANCES,
+    GatedKey,
+    GatedKeys,
+    KeyKind,
+    Template,
+    dynamo_gated_keys,
+)
+
+RESERVED_GATE_NAMES = frozenset({"publish"})
+LARGEST_TIMEOUT_SECONDS = 30 * 24 * 3600
+"""A month: longer is a typing error, and a deadline that far off is no deadline."""
+
+_GATE_NAME = re.compile(r"[a-z0-9](?:[a-z0-9_-]{0,61}[a-z0-9])?")
+
+
+class Hold(StrEnum):
+    """What is kept back until the gates pass, from the least to the most."""
+
+    HEALTH = "health"
+    CARD = "card"
+    CARD_AND_INSTANCE = "card+instance"
+
+    @property
+    def _strength(self) -> int:
+        return list(Hold).index(self)
+
+    def stronger(self, other: "Hold") -> "Hold":
+        """Whichever of the two keeps back more."""
+        return max(self, other, key=lambda hold: hold._strength)
+
+
+def check_gate_name(name: str) -> str:
+    """The name itself; ValueError for one that is no DNS label (`_` may stand for `-`) or is reserved."""
+    if not _GATE_NAME.fullmatch(name):
+        raise ValueError(f"gate name {name!r} is not a DNS label (lower-case letters, digits, '-' or '_', at most 63)")
+    if name in RESERVED_GATE_NAMES:
+        raise ValueError(f"gate name {name!r} is reserved")
+    return name
+
+
+GateName = Annotated[str, AfterValidator(check_gate_name)]
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class GatePolicy(_Strict):
+    """One gate of a rule. `timeout_seconds` counts from the opening of each attempt."""
+
+    timeout_seconds: float = Field(gt=0, le=LARGEST_TIMEOUT_SECONDS, allow_inf_nan=False)
+
+
+class Rule(_Strict):
+    """The gates that matching instances need, and what is kept back meanwhile."""
+
+    name: str = ""
+    selector: Selector = Selector()
+    hold: Hold = Hold.CARD
+    gates: Mapping[GateName, GatePolicy] = Field(min_length=1)
+
+    @model_validator(mode="after")
+    def _instances_need_a_component(self) -> Self:
+        if self.hold is Hold.CARD_AND_INSTANCE and not (self.selector.component or "").strip("*"):
+            raise ValueError(
+                "hold 'card+instance' needs a selector that names the component: "
+                "routers and planners register instance records too"
+            )
+        return self
+
+    @property
+    def requirements(self) -> "Requirements":
+        """What this rule asks of an instance that it matches."""
+        return Requirements(self.hold, {name: gate.timeout_seconds for name, gate in self.gates.items()})
+
+    def matches(self, kind: KeyKind, attributes: Attributes) -> bool:
+        """Whether this rule is about a gated key. Instance records concern only rules that hold them."""
+        if kind is KeyKind.INSTANCE and self.hold is not Hold.CARD_AND_INSTANCE:
+            return False
+        return self.selector.matches(attributes)
+
+
+class TemplatePolicy(_Strict):
+    """A key template of one's own, for services other than the presets'."""
+
+    pattern: str
+    kind: KeyKind = KeyKind.CARD
+
+    @model_validator(mode="after")
+    def _valid(self) -> Self:
+        self.template()
+        return self
+
+    def template(self) -> Template:
+        """The template; ValueError where the pattern is none."""
+        return Template(self.pattern, self.kind)
+
+
+@dataclass(frozen=True, slots=True)
+class Requirements:
+    """What one gated key needs, by all the rules that match it."""
+
+    hold: Hold
+    timeouts_seconds: Mapping[str, float]
+
+    def joined(self, other: "Requirements | None") -> "Requirements":
+        """The union of both: every gate, the longest timeout of each, the stronger hold."""
+        if other is None:
+            return self
+        names = (*self.timeouts_seconds, *other.timeouts_seconds)
+        longest = {
+            name: max(self.timeouts_seconds.get(name, 0.0), other.timeouts_seconds.get(name, 0.0)) for name in names
+        }
+        return Requirements(self.hold.stronger(other.hold), longest)
+
+
+class Policy(_Strict):
+    """A whole policy file: `preset: dynamo` or `templates`, and the rules."""
+
+    preset: Literal["dynamo"] | None = None
+    templates: tuple[TemplatePolicy, ...] = ()
+    rules: tuple[Rule, ...] = ()
+
+    @model_validator(mode="after")
+    def _one_source_of_templates(self) -> Self:
+        if self.preset and self.templates:
+            raise ValueError("give either 'preset' or 'templates', not both")
+        if self.rules and not self.gated_keys().templates:
+            raise ValueError("these templates gate nothing: give one of kind 'card', or a rule with hold 'card+instance'")
+        return self
+
+    def gated_keys(self) -> GatedKeys:
+        """The templates in force. Instance records are gated only where a rule holds them."""
+        instances = any(rule.hold is Hold.CARD_AND_INSTANCE for rule in self.rules)
+        if not self.templates:
+            return dynamo_gated_keys(instances=instances)
+        own = tuple(template.template() for template in self.templates)
+        gated = tuple(template for template in own if instances or template.kind is KeyKind.CARD)
+        records = tuple(template for template in own if template.kind is KeyKind.INSTANCE)
+        return GatedKeys(gated, records or DYNAMO_INSTANCES)
+
+    def requirements(self, gated: GatedKey, attributes: Attributes) -> Requirements | None:
+        """The union of all matching rules, the longest timeout of a gate winning; None where no rule matches."""
+        joined: Requirements | None = None
+        for rule in self.rules:
+            if rule.matches(gated.kind, attributes):
+                joined = rule.requirements.joined(joined)
+        return joined
+
+    @property
+    def digest(self) -> str:
+        """A hash of the policy's meaning: replicas whose digests differ are warned of."""
+        meaning = json.dumps(self.model_dump(mode="json", exclude_defaults=True), sort_keys=True)
+        return hashlib.sha256(meaning.encode()).hexdigest()
+
+
+def gates_for_everything(timeouts_seconds: Mapping[str, float]) -> Policy:
+    """The policy of one rule that matches every instance, as `--gate NAME=TIMEOUT` gives it."""
+    gates = {name: GatePolicy(timeout_seconds=seconds) for name, seconds in timeouts_seconds.items()}
+    return Policy(rules=(Rule(gates=gates),) if gates else ())

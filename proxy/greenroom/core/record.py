@@ -1,0 +1,183 @@
+"""The record: one instance's state as it lies in etcd, JSON under the instance's own lease.
+
+The record decides, not this proxy's policy file: whoever reads it must come to the same answer. It holds whatever was
+promised to reporters and operators, so fields that a newer proxy added are kept as they are, and a schema version
+that is not known here is refused rather than guessed at.
+"""
+
+from collections.abc import Iterable, Mapping
+from datetime import datetime
+from enum import StrEnum
+from typing import Annotated, Literal
+
+from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, PlainSerializer, ValidationError
+
+from greenroom.core.cards import Attributes
+from greenroom.core.keyspace import Key
+from greenroom.core.policy import Hold
+from greenroom.core.templates import KeyKind
+from greenroom.errors import UnreadableRecord
+
+SCHEMA_VERSION = 1
+MAX_REASON_BYTES = 2048
+"""A reason's end is what a failing check printed last; more would fill etcd, not help anyone."""
+MAX_TRANSITIONS = 64
+"""The audit trail of one instance; the oldest entries make room, the first (its opening) stays."""
+ALREADY_PUBLIC = "AlreadyPublic"
+"""Why an instance was opened as released: it served before the proxy saw it."""
+
+Moment = Annotated[AwareDatetime, PlainSerializer(lambda when: when.isoformat(timespec="milliseconds"), str, "json")]
+"""A wall-clock time with its zone, kept to the millisecond."""
+
+
+class State(StrEnum):
+    """Where an instance stands."""
+
+    HELD = "HELD"
+    RELEASED = "RELEASED"
+    REJECTED = "REJECTED"
+    WITHDRAWN = "WITHDRAWN"
+
+
+class GateState(StrEnum):
+    """How a gate's current attempt went so far."""
+
+    PENDING = "PENDING"
+    PASSED = "PASSED"
+    FAILED = "FAILED"
+    INCONCLUSIVE = "INCONCLUSIVE"
+    ERROR = "ERROR"
+    OVERRIDDEN = "OVERRIDDEN"
+
+    @property
+    def is_through(self) -> bool:
+        """Whether this gate no longer keeps its instance back."""
+        return self in (GateState.PASSED, GateState.OVERRIDDEN)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the attempt may still be decided."""
+        return self in (GateState.PENDING, GateState.INCONCLUSIVE, GateState.ERROR)
+
+
+class Stored(BaseModel):
+    model_config = ConfigDict(extra="allow", frozen=True)
+
+
+class Gate(Stored):
+    """One gate of one instance. `started` is the opening of the attempt, `deadline` its latest end."""
+
+    state: GateState = GateState.PENDING
+    attempt: int = Field(default=1, ge=1)
+    timeout_seconds: float
+    started: Moment
+    deadline: Moment
+    decided: Moment | None = None
+    reason: str = ""
+    reporter: str = ""
+
+
+class GatedEntry(Stored):
+    """One gated key of the instance with what rules and rollout holds select by (None: could not be read)."""
+
+    key: str
+    kind: KeyKind = KeyKind.CARD
+    namespace: str | None = None
+    component: str | None = None
+    endpoint: str | None = None
+    model: str | None = None
+    suffix: str | None = ""
+
+    @property
+    def attributes(self) -> Attributes:
+        """The same for selectors."""
+        return Attributes(self.namespace, self.component, self.endpoint, self.model, self.suffix)
+
+    @property
+    def gated_key(self) -> Key:
+        """The key as etcd has it."""
+        return Key(self.key.encode())
+
+
+class Transition(Stored):
+    """One line of the audit trail: who did what, when and why. `from_state` is None for the opening."""
+
+    time: Moment
+    actor: str
+    event: str
+    from_state: State | None = None
+    to_state: State
+    reason: str = ""
+
+
+class Record(Stored):
+    """All that is stored of an instance. `cards` is ordered, and may name keys that are gone."""
+
+    schema_version: Literal[1] = 1
+    state: State
+    hold: Hold
+    reason: str = ""
+    generation: int = Field(default=1, ge=1)
+    cards: tuple[GatedEntry, ...] = ()
+    gates: Mapping[str, Gate] = Field(default_factory=dict)
+    first_held: Moment | None = None
+    released: Moment | None = None
+    withdrawn_by: str = ""
+    transitions: tuple[Transition, ...] = ()
+
+    def entry(self, key: bytes) -> GatedEntry | None:
+        """The entry of a key, or None where it was never registered or dropped."""
+        return next((entry for entry in self.cards if entry.gated_key == key), None)
+
+    @property
+    def keys(self) -> tuple[Key, ...]:
+        """The gated keys in the order of their registration."""
+        return tuple(entry.gated_key for entry in self.cards)
+
+    @property
+    def attributes(self) -> tuple[Attributes, ...]:
+        """What selectors are tried on: the cards', and the instance records' (which name no model) where no card is."""
+        cards = tuple(entry.attributes for entry in self.cards if entry.kind is KeyKind.CARD)
+        return cards or tuple(entry.attributes for entry in self.cards)
+
+    def distinct(self, name: Literal["namespace", "component", "endpoint", "model"]) -> tuple[str, ...]:
+        """The different values of one attribute, in the order of registration."""
+        values: Iterable[str | None] = (getattr(entry, name) for entry in self.cards)
+        return tuple(dict.fromkeys(value for value in values if value))
+
+    @property
+    def publishes_at_once(self) -> bool:
+        """Whether new values go straight to their public place."""
+        return self.state is State.RELEASED or self.hold is Hold.HEALTH
+
+    def with_transition(self, time: datetime, actor: str, event: str, to_state: State, reason: str = "") -> "Record":
+        """The record in another state, with the line that says why."""
+        line = Transition(time=time, actor=actor, event=event, from_state=self.state, to_state=to_state, reason=reason)
+        return self.model_copy(update={"state": to_state, "transitions": bounded((*self.transitions, line))})
+
+
+def bounded(transitions: tuple[Transition, ...]) -> tuple[Transition, ...]:
+    """The trail within its bound: the opening and the newest lines."""
+    if len(transitions) <= MAX_TRANSITIONS:
+        return transitions
+    return (transitions[0], *transitions[1 - MAX_TRANSITIONS :])
+
+
+def bounded_reason(reason: str) -> str:
+    """The last 2 KiB of a reason, cut between characters: the end of a check's output says what went wrong."""
+    return reason.encode("utf-8", "replace")[-MAX_REASON_BYTES:].decode("utf-8", "ignore")
+
+
+def encode(record: Record) -> bytes:
+    """The record as etcd stores it."""
+    return record.model_dump_json().encode()
+
+
+def decode(value: bytes, place: str) -> Record:
+    """The record from etcd's value; `place` is its key, for the error. UnreadableRecord for anything else."""
+    try:
+        return Record.model_validate_json(value)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        where = ".".join(str(part) for part in first["loc"])
+        raise UnreadableRecord(f"{place}: field {where or '(whole)'}: {first['msg']}") from error

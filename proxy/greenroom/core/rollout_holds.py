@@ -1,0 +1,45 @@
+"""Rollout holds: a stop on releases, cluster-wide or for a selector. One more gate that has not passed."""
+
+from collections.abc import Iterable
+from typing import Literal
+
+from pydantic import Field, ValidationError
+
+from greenroom.core.keyspace import ROLLOUT_HOLDS
+from greenroom.core.record import Moment, Record, Stored
+from greenroom.core.selectors import Selector
+
+
+class RolloutHold(Stored):
+    """A rollout hold as stored. `expires` is told, not obeyed: the etcd lease that it lies on ends it."""
+
+    schema_version: Literal[1] = 1
+    hold_id: str
+    reason: str = Field(min_length=1)
+    actor: str = Field(min_length=1)
+    selector: Selector = Selector()
+    created: Moment | None = None
+    expires: Moment | None = None
+
+    def stops(self, record: Record) -> bool:
+        """Whether it keeps this instance from being released."""
+        return self.selector.matches_any(record.attributes)
+
+
+def encode(hold: RolloutHold) -> bytes:
+    """The hold as etcd stores it."""
+    return hold.model_dump_json().encode()
+
+
+def decode(key: bytes, value: bytes) -> RolloutHold:
+    """The hold from etcd. What cannot be read stops everything: somebody meant to stop something."""
+    hold_id = key.removeprefix(ROLLOUT_HOLDS).decode("utf-8", "replace")
+    try:
+        return RolloutHold.model_validate_json(value).model_copy(update={"hold_id": hold_id})
+    except ValidationError:
+        return RolloutHold(hold_id=hold_id, reason="this rollout hold cannot be read", actor="unknown")
+
+
+def matching(holds: Iterable[RolloutHold], record: Record) -> tuple[RolloutHold, ...]:
+    """The holds that stop this instance."""
+    return tuple(hold for hold in holds if hold.stops(record))

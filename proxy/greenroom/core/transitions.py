@@ -1,0 +1,332 @@
+"""The life of an instance: every (state, event) pair and where it leads, and the functions that go there.
+
+The rules:
+
+* The state is a function of the gates. Any failed gate makes a waiting instance REJECTED; only a retry of every
+  failed gate makes it HELD again. SETTLE in the table means: as the gates say.
+* A verdict counts for what was checked. A new or changed card opens a new attempt of every gate that has not failed,
+  and attempts never go down while the lease lives.
+* An attempt has one outcome. `inconclusive` and `error` leave it open until its deadline.
+* A refused event raises and changes nothing.
+
+The lease's end is not in the table: etcd removes the record itself.
+"""
+
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+from enum import StrEnum
+from typing import Literal
+
+from greenroom.core.policy import Hold, Requirements
+from greenroom.core.record import (
+    ALREADY_PUBLIC,
+    Gate,
+    GatedEntry,
+    GateState,
+    Record,
+    State,
+    Transition,
+    bounded_reason,
+)
+from greenroom.core.templates import KeyKind
+from greenroom.errors import StaleAttempt, UnknownGate, VerdictAlreadyGiven, WrongState
+
+ITSELF = "greenroom"
+"""The actor of what no person and no reporter decided."""
+
+
+class Event(StrEnum):
+    """What can happen to an instance that has a record."""
+
+    CARD_ADDED = "card added"
+    CARD_CHANGED = "card changed"
+    GATE_PASSED = "gate passed"
+    GATE_FAILED = "gate failed"
+    GATE_UNDECIDED = "gate undecided"
+    DEADLINE_PASSED = "deadline passed"
+    RELEASE = "release"
+    OVERRIDE = "override"
+    RETRY = "retry"
+    WITHDRAW = "withdraw"
+    DROP = "drop"
+
+
+Refused = Literal["refused"]
+Settle = Literal["settle"]
+REFUSED: Refused = "refused"
+SETTLE: Settle = "settle"
+
+_H, _L, _J, _W = State.HELD, State.RELEASED, State.REJECTED, State.WITHDRAWN
+TABLE: Mapping[tuple[State, Event], State | Refused | Settle] = {
+    (_H, Event.CARD_ADDED): _H,
+    (_H, Event.CARD_CHANGED): _H,
+    (_H, Event.GATE_PASSED): SETTLE,
+    (_H, Event.GATE_FAILED): _J,
+    (_H, Event.GATE_UNDECIDED): _H,
+    (_H, Event.DEADLINE_PASSED): _J,
+    (_H, Event.RELEASE): _L,
+    (_H, Event.OVERRIDE): SETTLE,
+    (_H, Event.RETRY): SETTLE,
+    (_H, Event.WITHDRAW): REFUSED,
+    (_H, Event.DROP): _H,
+    (_L, Event.CARD_ADDED): _L,
+    (_L, Event.CARD_CHANGED): _L,
+    (_L, Event.GATE_PASSED): REFUSED,
+    (_L, Event.GATE_FAILED): REFUSED,
+    (_L, Event.GATE_UNDECIDED): REFUSED,
+    (_L, Event.DEADLINE_PASSED): REFUSED,
+    (_L, Event.RELEASE): REFUSED,
+    (_L, Event.OVERRIDE): REFUSED,
+    (_L, Event.RETRY): REFUSED,
+    (_L, Event.WITHDRAW): _W,
+    (_L, Event.DROP): REFUSED,
+    (_J, Event.CARD_ADDED): _J,
+    (_J, Event.CARD_CHANGED): _J,
+    (_J, Event.GATE_PASSED): SETTLE,
+    (_J, Event.GATE_FAILED): _J,
+    (_J, Event.GATE_UNDECIDED): _J,
+    (_J, Event.DEADLINE_PASSED): REFUSED,
+    (_J, Event.RELEASE): REFUSED,
+    (_J, Event.OVERRIDE): SETTLE,
+    (_J, Event.RETRY): SETTLE,
+    (_J, Event.WITHDRAW): REFUSED,
+    (_J, Event.DROP): _J,
+    (_W, Event.CARD_ADDED): _W,
+    (_W, Event.CARD_CHANGED): _W,
+    (_W, Event.GATE_PASSED): _W,
+    (_W, Event.GATE_FAILED): _J,
+    (_W, Event.GATE_UNDECIDED): _W,
+    (_W, Event.DEADLINE_PASSED): REFUSED,
+    (_W, Event.RELEASE): _L,
+    (_W, Event.OVERRIDE): SETTLE,
+    (_W, Event.RETRY): _W,
+    (_W, Event.WITHDRAW): REFUSED,
+    (_W, Event.DROP): _W,
+}
+
+
+class Outcome(StrEnum):
+    """What a verdict says."""
+
+    PASSED = "passed"
+    FAILED = "failed"
+    INCONCLUSIVE = "inconclusive"
+    ERROR = "error"
+
+    @property
+    def gate_state(self) -> GateState:
+        """The gate's state after this verdict."""
+        return GateState(self.value.upper())
+
+    @property
+    def event(self) -> Event:
+        """What it means for the instance."""
+        decided = {Outcome.PASSED: Event.GATE_PASSED, Outcome.FAILED: Event.GATE_FAILED}
+        return decided.get(self, Event.GATE_UNDECIDED)
+
+
+def opened(entry: GatedEntry, needs: Requirements, now: datetime) -> Record:
+    """The record of an instance that registers its first gated key."""
+    line = Transition(time=now, actor=ITSELF, event="opened", to_state=State.HELD, reason=entry.key)
+    gates = {name: _first_attempt(seconds, now) for name, seconds in needs.timeouts_seconds.items()}
+    return Record(state=State.HELD, hold=needs.hold, cards=(entry,), gates=gates, first_held=now, transitions=(line,))
+
+
+def opened_as_public(entries: tuple[GatedEntry, ...], needs: Requirements, now: datetime) -> Record:
+    """The record of an instance that served before it was first seen: its gates count as overridden."""
+    line = Transition(time=now, actor=ITSELF, event="opened", to_state=State.RELEASED, reason=ALREADY_PUBLIC)
+    gates = {
+        name: _first_attempt(seconds, now).model_copy(
+            update={"state": GateState.OVERRIDDEN, "decided": now, "reporter": ITSELF, "reason": ALREADY_PUBLIC}
+        )
+        for name, seconds in needs.timeouts_seconds.items()
+    }
+    return Record(
+        state=State.RELEASED,
+        hold=needs.hold,
+        reason=ALREADY_PUBLIC,
+        cards=entries,
+        gates=gates,
+        released=now,
+        transitions=(line,),
+    )
+
+
+def card_added(record: Record, entry: GatedEntry, needs: Requirements | None, now: datetime) -> Record:
+    """A gated key registered while the instance waits; it becomes the last in the order of publication."""
+    others = tuple(other for other in record.cards if other.key != entry.key)
+    grown = record.model_copy(update={"cards": (*others, entry)})
+    return _checked_anew(grown, entry, needs, Event.CARD_ADDED, now)
+
+
+def card_changed(record: Record, entry: GatedEntry, needs: Requirements | None, now: datetime) -> Record:
+    """A waiting card changed in more than its taints; its place in the order stays."""
+    cards = tuple(entry if other.key == entry.key else other for other in record.cards)
+    return _checked_anew(record.model_copy(update={"cards": cards}), entry, needs, Event.CARD_CHANGED, now)
+
+
+def card_published(record: Record, entry: GatedEntry) -> Record:
+    """A released instance registered one more card, straight to its public place."""
+    others = tuple(other for other in record.cards if other.key != entry.key)
+    return record.model_copy(update={"cards": (*others, entry)})
+
+
+def with_verdict(
+    record: Record, gate_name: str, attempt: int, outcome: Outcome, *, reason: str, reporter: str, now: datetime
+) -> Record:
+    """The record after a verdict; the record itself for an equal repeat of one that decided the attempt."""
+    gate = gate_of(record, gate_name)
+    if attempt != gate.attempt:
+        raise StaleAttempt(
+            f"gate {gate_name!r} is at attempt {gate.attempt}, the verdict is for attempt {attempt}: "
+            "check the instance as it is now, and report for its current attempt",
+            gate=gate_name,
+            current_attempt=str(gate.attempt),
+        )
+    if not gate.state.is_open:
+        return _repeated(record, gate_name, gate, outcome)
+    goal = _goal(record, outcome.event)
+    decided = gate.model_copy(
+        update={
+            "state": outcome.gate_state,
+            "reason": bounded_reason(reason),
+            "reporter": reporter,
+            "decided": None if outcome.gate_state.is_open else now,
+        }
+    )
+    return _moved(_with_gate(record, gate_name, decided), goal, now, reporter, f"{gate_name} {outcome}", reason)
+
+
+def deadline_passed(record: Record, gate_name: str, now: datetime) -> Record:
+    """The record after a gate's time was up. WrongState for a gate that was decided in time."""
+    gate = gate_of(record, gate_name)
+    goal = _goal(record, Event.DEADLINE_PASSED)
+    if not gate.state.is_open:
+        raise WrongState(f"gate {gate_name!r} was decided as {gate.state.lower()} in time", state=record.state)
+    last = f"; last: {gate.state.lower()}: {gate.reason}" if gate.state is not GateState.PENDING else ""
+    reason = bounded_reason(f"no verdict within {gate.timeout_seconds:g} s{last}")
+    failed = gate.model_copy(update={"state": GateState.FAILED, "reason": reason, "reporter": ITSELF, "decided": now})
+    return _moved(_with_gate(record, gate_name, failed), goal, now, ITSELF, f"{gate_name} deadline passed", reason)
+
+
+def released(record: Record, now: datetime, actor: str = ITSELF) -> Record:
+    """The record as the releasing Txn writes it."""
+    goal = _goal(record, Event.RELEASE)
+    assert isinstance(goal, State)
+    return record.model_copy(update={"released": now, "withdrawn_by": ""}).with_transition(now, actor, "released", goal)
+
+
+def overridden(record: Record, actor: str, reason: str, now: datetime) -> Record:
+    """Every gate that is not through set aside by a person, who answers for it by name and reason."""
+    goal = _goal(record, Event.OVERRIDE)
+    words = {"state": GateState.OVERRIDDEN, "reason": bounded_reason(reason), "reporter": actor, "decided": now}
+    gates = {
+        name: gate if gate.state.is_through else gate.model_copy(update=words) for name, gate in record.gates.items()
+    }
+    settled = record.model_copy(update={"gates": gates, "withdrawn_by": ""})
+    return _moved(settled, goal, now, actor, "override", reason)
+
+
+def retried(record: Record, gate_names: tuple[str, ...], actor: str, reason: str, now: datetime) -> Record:
+    """A new attempt of the named gates, or with none named of every gate that is not through."""
+    goal = _goal(record, Event.RETRY)
+    names = gate_names or tuple(name for name, gate in record.gates.items() if not gate.state.is_through)
+    gates = dict(record.gates)
+    for name in names:
+        gates[name] = _next_attempt(gate_of(record, name), now)
+    again = record.model_copy(update={"gates": gates, "withdrawn_by": ""})
+    return _moved(again, goal, now, actor, " ".join(("retry", *names)), reason)
+
+
+def withdrawn(record: Record, actor: str, reason: str, now: datetime, *, by_person: bool) -> Record:
+    """The record as the withdrawing Txn writes it: nothing that passed counts any more."""
+    goal = _goal(record, Event.WITHDRAW)
+    assert isinstance(goal, State)
+    gates = {name: _next_attempt(gate, now) for name, gate in record.gates.items()}
+    # Whatever opened it as released is over: from here on its gates decide.
+    taken = record.model_copy(update={"gates": gates, "reason": "", "withdrawn_by": actor if by_person else ""})
+    return taken.with_transition(now, actor, "withdraw", goal, bounded_reason(reason))
+
+
+def dropped(record: Record, actor: str, reason: str, now: datetime) -> Record:
+    """The record without its held cards; attempts stay where they are."""
+    goal = _goal(record, Event.DROP)
+    assert isinstance(goal, State)
+    return record.model_copy(update={"cards": ()}).with_transition(now, actor, "drop", goal, bounded_reason(reason))
+
+
+def gate_of(record: Record, name: str) -> Gate:
+    """The gate of that name; UnknownGate names those that there are."""
+    if name not in record.gates:
+        known = ", ".join(sorted(record.gates)) or "none"
+        raise UnknownGate(f"the instance has no gate {name!r}; its gates are: {known}", gate=name)
+    return record.gates[name]
+
+
+def _goal(record: Record, event: Event) -> State | Settle:
+    goal = TABLE[record.state, event]
+    if goal == REFUSED:
+        raise WrongState(f"{event} is refused: the instance is {record.state}", state=record.state)
+    return goal
+
+
+def _moved(record: Record, goal: State | Settle, now: datetime, actor: str, event: str, reason: str) -> Record:
+    target = _settled(record) if goal == SETTLE else goal
+    return record.with_transition(now, actor, event, target, bounded_reason(reason))
+
+
+def _settled(record: Record) -> State:
+    """Where the gates put an instance that waits."""
+    failed = any(gate.state is GateState.FAILED for gate in record.gates.values())
+    return State.REJECTED if failed else State.HELD
+
+
+def _repeated(record: Record, name: str, gate: Gate, outcome: Outcome) -> Record:
+    if gate.state is outcome.gate_state:
+        return record
+    raise VerdictAlreadyGiven(
+        f"attempt {gate.attempt} of gate {name!r} was decided as {gate.state.lower()} by {gate.reporter or 'unknown'}; "
+        f"{outcome} comes too late: only a new attempt can be decided otherwise",
+        gate=name,
+        decided=gate.state.lower(),
+    )
+
+
+def _with_gate(record: Record, name: str, gate: Gate) -> Record:
+    return record.model_copy(update={"gates": {**record.gates, name: gate}})
+
+
+def _checked_anew(record: Record, entry: GatedEntry, needs: Requirements | None, event: Event, now: datetime) -> Record:
+    """What a new or changed key does to hold and gates.
+
+    An instance record is not what gates check, and a released instance's gates are done with: no attempt is opened.
+    """
+    goal = _goal(record, event)
+    kept = record.model_copy(update={"hold": _hold_with(record, needs)})
+    if entry.kind is KeyKind.INSTANCE or record.state is State.RELEASED:
+        return kept
+    gates = {
+        name: gate if gate.state is GateState.FAILED else _next_attempt(gate, now)
+        for name, gate in record.gates.items()
+    }
+    for name, seconds in (needs.timeouts_seconds if needs else {}).items():
+        gates.setdefault(name, _first_attempt(seconds, now))
+    anew = kept.model_copy(update={"gates": gates, "generation": record.generation + 1})
+    return _moved(anew, goal, now, ITSELF, event, entry.key)
+
+
+def _hold_with(record: Record, needs: Requirements | None) -> Hold:
+    """The hold with one more key's rules. `health` stays: it says that keys of the instance are public already."""
+    if needs is None or record.hold is Hold.HEALTH:
+        return record.hold
+    return record.hold.stronger(needs.hold)
+
+
+def _first_attempt(timeout_seconds: float, now: datetime) -> Gate:
+    return Gate(timeout_seconds=timeout_seconds, started=now, deadline=now + timedelta(seconds=timeout_seconds))
+
+
+def _next_attempt(gate: Gate, now: datetime) -> Gate:
+    """A fresh attempt. What a newer proxy keeps with the gate stays with it."""
+    fresh = _first_attempt(gate.timeout_seconds, now).model_dump(exclude={"attempt"})
+    return gate.model_copy(update={**fresh, "attempt": gate.attempt + 1})

@@ -1,0 +1,130 @@
+"""From an operation on an instance and a snapshot of it to the Txn that carries it out.
+
+An operation that makes an instance ready is tried together with the release, as one Txn; only where something
+forbids the release is the operation stored alone.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+
+from greenroom.core.decide import Reject, Release, decide
+from greenroom.core.publication import record_txn, release_txn, withdrawal_txn
+from greenroom.core.record import Record
+from greenroom.core.snapshot import Snapshot
+from greenroom.core.transitions import Outcome, deadline_passed, released, with_verdict, withdrawn
+from greenroom.errors import UnknownInstance
+from greenroom.pb.etcd import rpc_pb2
+
+
+class Effect(StrEnum):
+    """What the Txn does, for logs and metrics."""
+
+    STORED = "stored"
+    RELEASED = "released"
+    REJECTED = "rejected"
+    WITHDRAWN = "withdrawn"
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """A Txn, the record that it leaves, and what it means."""
+
+    txn: rpc_pb2.TxnRequest
+    record: Record
+    effect: Effect
+
+
+@dataclass(frozen=True, slots=True)
+class Unchanged:
+    """Nothing to write: the record says it already."""
+
+    record: Record
+
+
+@dataclass(frozen=True, slots=True)
+class MoreKeys:
+    """The snapshot must cover the record's public cards too: read again with `Snapshot.read_again()`."""
+
+
+Plan = Planned | Unchanged | MoreKeys
+Planner = Callable[[Snapshot, datetime], Plan]
+
+
+def verdict(gate: str, attempt: int, outcome: Outcome, *, reason: str, reporter: str) -> Planner:
+    """A reporter's answer for one attempt of one gate."""
+
+    def plan(snapshot: Snapshot, now: datetime) -> Plan:
+        before = _record(snapshot)
+        after = with_verdict(before, gate, attempt, outcome, reason=reason, reporter=reporter, now=now)
+        return Unchanged(before) if after is before else _stored_or_released(snapshot, after, now)
+
+    return plan
+
+
+def reconcile(no_rejection_before: datetime | None) -> Planner:
+    """Whatever is due by itself: a release that nothing forbids any more, or a rejection for a deadline."""
+
+    def plan(snapshot: Snapshot, now: datetime) -> Plan:
+        record = _record(snapshot)
+        if record.publishes_at_once and snapshot.lacks_cards():
+            return MoreKeys()
+        decision = decide(
+            record,
+            live_cards=snapshot.live_cards,
+            rollout_holds=snapshot.rollout_holds,
+            now=now,
+            no_rejection_before=no_rejection_before,
+        )
+        match decision:
+            case Release():
+                return Planned(release_txn(snapshot, record, now), released(record, now), Effect.RELEASED)
+            case Reject(gate):
+                rejected = deadline_passed(record, gate, now)
+                return Planned(record_txn(snapshot, rejected), rejected, Effect.REJECTED)
+            case _:
+                return Unchanged(record)
+
+    return plan
+
+
+def withdrawal(actor: str, reason: str, *, by_person: bool) -> Planner:
+    """Everything public of a released instance goes back to being held."""
+
+    def plan(snapshot: Snapshot, now: datetime) -> Plan:
+        record = _record(snapshot)
+        if snapshot.lacks_cards():
+            return MoreKeys()
+        after = withdrawn(record, actor, reason, now, by_person=by_person)
+        return Planned(withdrawal_txn(snapshot, after), after, Effect.WITHDRAWN)
+
+    return plan
+
+
+def edit(change: Callable[[Record, datetime], Record]) -> Planner:
+    """Any other change of the record, such as a retry or an override; released with it where that makes it ready."""
+
+    def plan(snapshot: Snapshot, now: datetime) -> Plan:
+        return _stored_or_released(snapshot, change(_record(snapshot), now), now)
+
+    return plan
+
+
+def _stored_or_released(snapshot: Snapshot, after: Record, now: datetime) -> Plan:
+    if after.publishes_at_once and snapshot.lacks_cards():
+        return MoreKeys()
+    live, holds = snapshot.live_cards, snapshot.rollout_holds
+    if isinstance(decide(after, live_cards=live, rollout_holds=holds, now=now, no_rejection_before=now), Release):
+        return Planned(release_txn(snapshot, after, now), released(after, now), Effect.RELEASED)
+    rejected = after.state != _record(snapshot).state and after.state == "REJECTED"
+    return Planned(record_txn(snapshot, after), after, Effect.REJECTED if rejected else Effect.STORED)
+
+
+def _record(snapshot: Snapshot) -> Record:
+    if snapshot.record is None:
+        raise UnknownInstance(
+            f"no instance {snapshot.instance}: it never registered through a proxy, or its lease ended",
+            instance=snapshot.instance,
+        )
+    return snapshot.record

@@ -1,0 +1,210 @@
+"""What a client's call uses of gated keys, and whether it can be gated at all. Says no before anything is read.
+
+A Put and a delete are looked at as a Txn of one operation, so there is one way through for all three.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from greenroom.core import txns
+from greenroom.core.cards import disagreement
+from greenroom.core.keyspace import InstanceId, Key, lease_of
+from greenroom.core.ranges import check_write
+from greenroom.core.templates import GatedKey, GatedKeys, UnfitKey
+from greenroom.errors import EtcdRefusal, RefusedWrite, UnsupportedCall
+from greenroom.pb.etcd import rpc_pb2
+
+WorkerRequest = rpc_pb2.PutRequest | rpc_pb2.DeleteRangeRequest | rpc_pb2.TxnRequest
+
+TOO_MANY_OPERATIONS = "etcdserver: too many operations in txn request"
+DUPLICATE_KEY = "etcdserver: duplicate key given in txn request"
+REQUEST_TOO_LARGE = "etcdserver: request is too large"
+
+
+@dataclass(frozen=True, slots=True)
+class Uses:
+    """The gated keys that a call names exactly, all of one instance, and what it puts there."""
+
+    instance: InstanceId
+    keys: Mapping[Key, GatedKey]
+    puts: Mapping[Key, rpc_pb2.PutRequest]
+    deletes: frozenset[Key]
+
+
+def as_txn(request: WorkerRequest) -> rpc_pb2.TxnRequest:
+    """The call as a Txn."""
+    match request:
+        case rpc_pb2.TxnRequest():
+            return request
+        case rpc_pb2.PutRequest():
+            return rpc_pb2.TxnRequest(success=[txns.Operation(request_put=request)])
+        case rpc_pb2.DeleteRangeRequest():
+            return rpc_pb2.TxnRequest(success=[txns.Operation(request_delete_range=request)])
+
+
+def examine(txn: rpc_pb2.TxnRequest, gated_keys: GatedKeys) -> Uses | None:
+    """The gated keys of a call, or None where it names none.
+
+    RefusedWrite: a reserved key, a key that fits no template, a value or lease that disagrees. UnsupportedCall: gated
+    keys of two instances, inside a nested Txn, or together with an Else that writes. EtcdRefusal: what etcd itself
+    would refuse about the call as the client sent it, and would no longer see in what is sent instead.
+    """
+    found = _Found(gated_keys)
+    for compare in txn.compare:
+        if not compare.range_end:
+            found.reads(compare.key)
+    for operation in (*txn.success, *txn.failure):
+        found.operation(operation)
+    if not found.keys and not found.ranges:
+        return None
+    _check_as_etcd_does(txn)
+    if any(_writes(operation) for operation in txn.failure):
+        raise UnsupportedCall(
+            "a Txn that uses gated keys must not write in its Else: that would also run when an instance changes state "
+            "meanwhile; send the writes of the Else as a Txn of their own"
+        )
+    return Uses(found.one_instance(), found.keys, found.puts, frozenset(found.deletes))
+
+
+class _Found:
+    """Collects the gated keys of one call."""
+
+    def __init__(self, gated_keys: GatedKeys) -> None:
+        self.gated_keys = gated_keys
+        self.keys: dict[Key, GatedKey] = {}
+        self.puts: dict[Key, rpc_pb2.PutRequest] = {}
+        self.deletes: set[Key] = set()
+        self.ranges: list[InstanceId] = []
+
+    def reads(self, key: bytes) -> GatedKey | None:
+        found = self.gated_keys.classify(key)
+        if isinstance(found, GatedKey):
+            self.keys[found.key] = found
+            return found
+        return None
+
+    def operation(self, operation: txns.Operation) -> None:
+        match operation.WhichOneof("request"):
+            case "request_range":
+                if not operation.request_range.range_end:
+                    self.reads(operation.request_range.key)
+            case "request_put":
+                self._put(operation.request_put)
+            case "request_delete_range":
+                self._delete(operation.request_delete_range)
+            case "request_txn":
+                self._nested(operation.request_txn)
+
+    def _put(self, request: rpc_pb2.PutRequest) -> None:
+        check_put(request, self.gated_keys)
+        if gated := self.reads(request.key):
+            self.puts[gated.key] = request
+
+    def _delete(self, request: rpc_pb2.DeleteRangeRequest) -> None:
+        if not request.range_end:
+            if gated := self.reads(request.key):
+                self.deletes.add(gated.key)
+        elif instance := self.gated_keys.within_one_instance(request.key, request.range_end):
+            self.ranges.append(instance)
+
+    def _nested(self, txn: rpc_pb2.TxnRequest) -> None:
+        inner = _Found(self.gated_keys)
+        for compare in txn.compare:
+            if not compare.range_end:
+                inner.reads(compare.key)
+        for operation in (*txn.success, *txn.failure):
+            inner.operation(operation)
+        if inner.keys or inner.ranges:
+            named = [repr(key) for key in inner.keys] or list(inner.ranges)
+            raise UnsupportedCall(f"gated keys inside a nested Txn are not supported: {named[0]}; use a flat Txn")
+
+    def one_instance(self) -> InstanceId:
+        instances = {gated.instance for gated in self.keys.values()} | set(self.ranges)
+        if len(instances) > 1:
+            raise UnsupportedCall(
+                f"a Txn may use gated keys of one instance only, this one uses those of {', '.join(sorted(instances))}"
+            )
+        return instances.pop()
+
+
+def check_put(request: rpc_pb2.PutRequest, gated_keys: GatedKeys) -> None:
+    """RefusedWrite for a Put of a reserved key, or of one under a gated prefix that does not agree with itself."""
+    key = bytes(request.key)
+    check_write(key)
+    match gated_keys.classify(key):
+        case UnfitKey(_, expected):
+            raise RefusedWrite(
+                f"key {key!r} lies under a gated prefix and does not fit its shape, {expected} "
+                "(the instance is the lease id in lower-case hexadecimal)"
+            )
+        case GatedKey() as gated:
+            _check_agreement(gated, request)
+
+
+def _check_agreement(gated: GatedKey, request: rpc_pb2.PutRequest) -> None:
+    lease = lease_of(gated.instance)
+    if request.lease != lease and not (request.ignore_lease and not request.lease):
+        given = f"{request.lease:x}" if request.lease > 0 else str(request.lease)
+        raise RefusedWrite(
+            f"key {gated.key!r} belongs to instance {gated.instance}, the Put is under lease {given}: "
+            "a gated key must be put under its own instance's lease"
+        )
+    if not request.ignore_value and (difference := disagreement(gated, request.value)):
+        raise RefusedWrite(f"key {gated.key!r}: {difference}")
+
+
+def _writes(operation: txns.Operation) -> bool:
+    kind = operation.WhichOneof("request")
+    if kind == "request_txn":
+        return any(_writes(inner) for inner in (*operation.request_txn.success, *operation.request_txn.failure))
+    return kind in ("request_put", "request_delete_range")
+
+
+def _check_as_etcd_does(txn: rpc_pb2.TxnRequest) -> None:
+    if max(len(txn.compare), len(txn.success), len(txn.failure)) > txns.MAX_OPERATIONS:
+        raise EtcdRefusal(TOO_MANY_OPERATIONS)
+    _written(txn.success)
+    _written(txn.failure)
+
+
+def _written(operations: Iterable[txns.Operation]) -> tuple[set[bytes], list[tuple[bytes, bytes]]]:
+    """The keys and ranges that one branch writes; EtcdRefusal where two of its writes meet, as etcd refuses that.
+
+    In etcd's order: nested puts meet the deletes around and before them, this branch's own puts meet everything.
+    """
+    branch = list(operations)
+    deletes = [
+        (bytes(operation.request_delete_range.key), bytes(operation.request_delete_range.range_end))
+        for operation in branch
+        if operation.HasField("request_delete_range")
+    ]
+    puts: set[bytes] = set()
+    for operation in branch:
+        if operation.HasField("request_txn"):
+            inner_puts, inner_deletes = _written_nested(operation.request_txn)
+            _must_not_meet(inner_puts, puts, deletes)
+            puts |= inner_puts
+            deletes += inner_deletes
+    for operation in branch:
+        if operation.HasField("request_put"):
+            key = bytes(operation.request_put.key)
+            _must_not_meet({key}, puts, deletes)
+            puts.add(key)
+    return puts, deletes
+
+
+def _written_nested(txn: rpc_pb2.TxnRequest) -> tuple[set[bytes], list[tuple[bytes, bytes]]]:
+    """Both branches of a nested Txn; only one of them runs, so they may meet each other."""
+    then_puts, then_deletes = _written(txn.success)
+    else_puts, else_deletes = _written(txn.failure)
+    return then_puts | else_puts, then_deletes + else_deletes
+
+
+def _must_not_meet(keys: set[bytes], puts: set[bytes], deletes: Sequence[tuple[bytes, bytes]]) -> None:
+    if keys & puts or any(_deleted(key, start, end) for key in keys for start, end in deletes):
+        raise EtcdRefusal(DUPLICATE_KEY)
+
+
+def _deleted(key: bytes, start: bytes, range_end: bytes) -> bool:
+    """As etcd's check has it, to which a range end of one zero byte is just a small key, not the end of all."""
+    return start <= key < range_end if range_end else key == start

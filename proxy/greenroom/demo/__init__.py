@@ -1,0 +1,1 @@
+"""A demonstration with everything real but the workers: etcd, the proxy, the control API, and a watcher on etcd."""

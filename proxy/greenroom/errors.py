@@ -1,0 +1,136 @@
+"""Every error that Greenroom itself answers with, each with its gRPC code and its reason for machines.
+
+etcd's own errors never pass through here: their code, text and trailers go to the client as they came.
+"""
+
+from typing import ClassVar
+
+import grpc
+
+
+class GreenroomError(Exception):
+    """Base of all. `code` is what a gRPC client sees, `reason` the ErrorInfo reason of the control API."""
+
+    code: ClassVar[grpc.StatusCode] = grpc.StatusCode.INTERNAL
+    reason: ClassVar[str] = "INTERNAL"
+
+    def __init__(self, message: str, **metadata: str) -> None:
+        super().__init__(message)
+        self.metadata = metadata
+        """Further fields of the ErrorInfo, such as the instance or the current attempt."""
+
+
+class RefusedWrite(GreenroomError):
+    """A call that must not happen: a reserved key, a key that fits no template, a value that disagrees."""
+
+    code = grpc.StatusCode.INVALID_ARGUMENT
+    reason = "REFUSED_WRITE"
+
+
+class EtcdRefusal(GreenroomError):
+    """What etcd itself would refuse about a call as the client sent it, in etcd's own words."""
+
+    code = grpc.StatusCode.INVALID_ARGUMENT
+    reason = "ETCD_REFUSAL"
+
+
+class UnsupportedCall(GreenroomError):
+    """A call that etcd would take, and that cannot be gated safely."""
+
+    code = grpc.StatusCode.UNIMPLEMENTED
+    reason = "UNSUPPORTED_CALL"
+
+
+class NewCardNeedsGates(GreenroomError):
+    """A released instance registers a card whose gates have not passed here."""
+
+    code = grpc.StatusCode.FAILED_PRECONDITION
+    reason = "NEW_CARD_NEEDS_GATES"
+
+
+class FenceContended(GreenroomError):
+    """The record kept changing between read and write until the time was up."""
+
+    code = grpc.StatusCode.UNAVAILABLE
+    reason = "FENCE_CONTENDED"
+
+
+class UnreadableRecord(GreenroomError):
+    """A record in etcd that this version cannot read: nothing of the instance is written or released."""
+
+    code = grpc.StatusCode.FAILED_PRECONDITION
+    reason = "UNREADABLE_RECORD"
+
+
+class InvalidRequest(GreenroomError):
+    """A control request with a missing or malformed field."""
+
+    code = grpc.StatusCode.INVALID_ARGUMENT
+    reason = "INVALID_REQUEST"
+
+
+class UnknownInstance(GreenroomError):
+    """No record of that name: never registered through a proxy, or its lease ended."""
+
+    code = grpc.StatusCode.NOT_FOUND
+    reason = "UNKNOWN_INSTANCE"
+
+
+class UnknownGate(GreenroomError):
+    """The instance has no such gate."""
+
+    code = grpc.StatusCode.NOT_FOUND
+    reason = "UNKNOWN_GATE"
+
+
+class UnknownRolloutHold(GreenroomError):
+    """No rollout hold of that name: never created, lifted, or expired."""
+
+    code = grpc.StatusCode.NOT_FOUND
+    reason = "UNKNOWN_ROLLOUT_HOLD"
+
+
+class RolloutHoldExists(GreenroomError):
+    """A rollout hold of that name is there already."""
+
+    code = grpc.StatusCode.ALREADY_EXISTS
+    reason = "ROLLOUT_HOLD_EXISTS"
+
+
+class StaleAttempt(GreenroomError):
+    """A verdict for another attempt than the one that is open."""
+
+    code = grpc.StatusCode.FAILED_PRECONDITION
+    reason = "STALE_ATTEMPT"
+
+
+class VerdictAlreadyGiven(GreenroomError):
+    """The attempt was decided, and otherwise."""
+
+    code = grpc.StatusCode.FAILED_PRECONDITION
+    reason = "VERDICT_ALREADY_GIVEN"
+
+
+class WrongState(GreenroomError):
+    """The instance's state does not allow this."""
+
+    code = grpc.StatusCode.FAILED_PRECONDITION
+    reason = "WRONG_STATE"
+
+
+class NotReady(GreenroomError):
+    """The proxy's own view of etcd is not there yet, or etcd does not answer."""
+
+    code = grpc.StatusCode.UNAVAILABLE
+    reason = "NOT_READY"
+
+
+class StartError(GreenroomError):
+    """The proxy cannot start or go on: one line for the operator, exit code 1."""
+
+
+class SettingsError(GreenroomError):
+    """A setting is wrong: one line naming field and value, exit code 2."""
+
+    code = grpc.StatusCode.INVALID_ARGUMENT
+    reason = "SETTINGS"

@@ -1,0 +1,52 @@
+"""How events are logged: structlog, one line an event, to standard error. Keys yes, values of keys never."""
+
+import logging
+import sys
+from collections.abc import MutableMapping
+from typing import Any
+
+import structlog
+
+from greenroom.settings import LogFormat, LogLevel
+
+
+def configure_logs(level: LogLevel, log_format: LogFormat) -> None:
+    """Called once, before the first event. Python's own logging (of libraries) goes the same way, from WARNING on."""
+    least = logging.getLevelNamesMapping()[level.upper()]
+    structlog.configure(
+        processors=[*_common(), *_rendering(log_format)],
+        wrapper_class=structlog.make_filtering_bound_logger(least),
+        logger_factory=structlog.WriteLoggerFactory(sys.stderr),
+        cache_logger_on_first_use=True,
+    )
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(
+        structlog.stdlib.ProcessorFormatter(
+            processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, *_rendering(log_format)],
+            foreign_pre_chain=_common(),
+        )
+    )
+    logging.basicConfig(handlers=[handler], level=max(least, logging.WARNING), force=True)
+
+
+def _common() -> list[structlog.typing.Processor]:
+    return [
+        structlog.contextvars.merge_contextvars,
+        structlog.processors.add_log_level,
+        structlog.processors.TimeStamper(fmt="iso", utc=True),
+        _keys_as_text,
+    ]
+
+
+def _rendering(log_format: LogFormat) -> list[structlog.typing.Processor]:
+    if log_format is LogFormat.JSON:
+        return [structlog.processors.format_exc_info, structlog.processors.JSONRenderer(default=str)]
+    return [structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty(), pad_event_to=0, pad_level=False, sort_keys=False)]
+
+
+def _keys_as_text(_: Any, __: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+    """etcd's keys are bytes, mostly readable ones."""
+    for name, value in event.items():
+        if isinstance(value, bytes):
+            event[name] = value.decode("utf-8", "backslashreplace")
+    return event

@@ -1,0 +1,48 @@
+"""What the relay tells: counted always, logged where somebody should look, and that not oftener than helps."""
+
+from collections.abc import Callable
+from typing import Any
+
+from greenroom.relay.calls import Observer
+
+QUIET_SECONDS = 10.0
+"""When etcd is away every client's every attempt fails: one line in that time says as much as a thousand."""
+
+
+class LoggingObserver:
+    """Passes everything on to `counter`, and logs failures. `now` is monotonic seconds."""
+
+    def __init__(self, counter: Observer, log: Any, now: Callable[[], float]) -> None:
+        self._counter, self._log, self._now = counter, log, now
+        self._last_logged: dict[tuple[str, str], float] = {}
+        self.connection_opened = counter.connection_opened
+        self.connection_closed = counter.connection_closed
+        self.call_relayed = counter.call_relayed
+        self.call_handed_over = counter.call_handed_over
+        self.call_refused = counter.call_refused
+
+    def upstream_failed(self, address: str, reason: str) -> None:
+        """An address of etcd's could not be dialled or went away."""
+        self._counter.upstream_failed(address, reason)
+        if self._is_due("upstream", address):
+            self._log.warning("upstream.failed", address=address, reason=reason)
+
+    def inspector_failed(self, path: bytes, error: Exception) -> None:
+        """A bug: one call was answered INTERNAL."""
+        self._counter.inspector_failed(path, error)
+        if self._is_due("inspector", path.decode("latin-1")):
+            self._log.error("inspector.failed", path=path, exc_info=error)
+
+    def handler_failed(self, path: bytes, error: Exception) -> None:
+        """A bug: one call was answered INTERNAL."""
+        self._counter.handler_failed(path, error)
+        if self._is_due("handler", path.decode("latin-1")):
+            self._log.error("handler.failed", path=path, exc_info=error)
+
+    def _is_due(self, what: str, which: str) -> bool:
+        """Bounded: paths are the inspector's, addresses the settings'."""
+        now = self._now()
+        if now - self._last_logged.get((what, which), -QUIET_SECONDS) < QUIET_SECONDS:
+            return False
+        self._last_logged[what, which] = now
+        return True

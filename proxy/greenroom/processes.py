@@ -1,0 +1,55 @@
+"""Child processes that must not outlive their parent, and ports for them."""
+
+import ctypes
+import os
+import random
+import signal
+import socket
+import sys
+from collections.abc import Callable
+
+from greenroom.errors import StartError
+
+PORTS = range(10_000, 32_000)
+"""Below the kernel's range for outgoing connections, which could otherwise take a port just chosen."""
+ATTEMPTS = 100
+
+_PR_SET_PDEATHSIG = 1
+_LIBC = ctypes.CDLL(None, use_errno=True) if sys.platform == "linux" else None
+
+
+def die_with_parent(number: signal.Signals) -> Callable[[], None] | None:
+    """What a child does before it becomes its program: it asks the kernel for a signal when this process ends.
+
+    None where the kernel has no such thing (it is Linux's own).
+    """
+    if _LIBC is None:
+        return None
+    libc, parent = _LIBC, os.getpid()
+
+    def ask() -> None:
+        libc.prctl(_PR_SET_PDEATHSIG, number)
+        if os.getppid() != parent:
+            os._exit(1)  # The parent ended before it was asked.
+
+    return ask
+
+
+def free_port(host: str = "127.0.0.1") -> int:
+    """A port of `host` that nothing listens on at the moment; StartError when none is found."""
+    for port in random.sample(PORTS, ATTEMPTS):
+        if can_bind(host, port):
+            return port
+    raise StartError(f"no free port on {host} from {PORTS.start} to {PORTS.stop - 1}")
+
+
+def can_bind(host: str, port: int) -> bool:
+    """Whether the address is this machine's and nothing listens on it."""
+    with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as probe:
+        # As servers do it: former connections that are still being wound up do not count.
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((host, port))
+        except OSError:
+            return False
+    return True

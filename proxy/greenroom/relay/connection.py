@@ -1,0 +1,249 @@
+"""One client socket, one upstream socket, and the core between them: the asyncio edge of the relay.
+
+Rule: each side's bytes go through the core and leave at once; while one socket takes no more, the other is not read.
+Either side gone means both gone, and the handlers of the connection cancelled.
+"""
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any, cast
+
+from .calls import Answer, Code, HandedOverCall, Handler, Observer
+from .core import RelayCore
+from .dialogue import CancelHandler, Close, StartHandler
+from .limits import Limits
+
+Spawn = Callable[[Coroutine[Any, Any, None]], asyncio.Task[None]]
+
+_DEADLINE_EXCEEDED = Answer(None, Code.DEADLINE_EXCEEDED, "deadline exceeded")
+_HANDLER_FAILED = Answer(None, Code.INTERNAL, "this call could not be answered")
+
+
+class Connection:
+    """Joins the two protocols below. `gone` is called when both sockets are gone, maybe repeatedly."""
+
+    def __init__(
+        self,
+        core: RelayCore,
+        handler: Handler,
+        observer: Observer,
+        limits: Limits,
+        spawn: Spawn,
+        gone: Callable[["Connection"], None],
+    ) -> None:
+        self._core = core
+        self._handler = handler
+        self._observer = observer
+        self._limits = limits
+        self._spawn = spawn
+        self._gone = gone
+        self._loop = asyncio.get_running_loop()
+        self._client: asyncio.Transport | None = None
+        self._upstream: asyncio.Transport | None = None
+        self._client_full_since: float | None = None
+        self._upstream_full = True  # there is none yet
+        self._handlers: dict[int, asyncio.Task[None]] = {}
+        self._last_moment: asyncio.TimerHandle | None = None
+        self.closed = False
+
+    def __repr__(self) -> str:
+        return f"<Connection {self._core!r}>"
+
+    def client_opened(self, transport: asyncio.Transport) -> None:
+        self._client = transport
+        # uvloop forgets pause_reading while it announces the connection, hence later.
+        self._loop.call_soon(self._regulate)
+
+    def upstream_opened(self, transport: asyncio.Transport) -> None:
+        self._upstream = transport
+        self._upstream_full = False
+        if self.closed:
+            transport.abort()
+            return
+        self._flush()
+        self._loop.call_soon(self._regulate)
+
+    def client_bytes(self, data: bytes) -> None:
+        self._core.feed_client(data, self._loop.time())
+        self._flush()
+
+    def upstream_bytes(self, data: bytes) -> None:
+        self._core.feed_upstream(data, self._loop.time())
+        self._flush()
+
+    def client_is_full(self, full: bool) -> None:
+        self._client_full_since = self._loop.time() if full else None
+        self._regulate()
+
+    def upstream_is_full(self, full: bool) -> None:
+        self._upstream_full = full
+        self._regulate()
+
+    def tick(self, now: float) -> None:
+        """Twice a second: what time alone brings about."""
+        if self._client_full_since is not None:
+            self._core.upstream_unread(now)
+            if now - self._client_full_since > self._limits.client_stall_seconds:
+                self.abort("client takes nothing")
+                return
+        self._core.tick(now)
+        self._flush()
+
+    def drain(self) -> None:
+        """Let what is under way end, then close."""
+        self._core.drain()
+        self._flush()
+
+    def client_lost(self, error: Exception | None) -> None:
+        self._client = None
+        self.close("client gone" if error is None else f"client lost: {error}")
+
+    def upstream_lost(self, error: Exception | None) -> None:
+        self._upstream = None
+        self.close("upstream gone" if error is None else f"upstream lost: {error}")
+
+    def close(self, reason: str) -> None:
+        """Write what there is, then close both sockets; what does not leave in time is given up."""
+        if not self.closed:
+            self._end(reason)
+            for transport in self._transports():
+                transport.close()
+            self._last_moment = self._loop.call_later(self._limits.close_seconds, self._abort_transports)
+        self._say_gone()
+
+    def abort(self, reason: str) -> None:
+        """Close both sockets at once."""
+        if not self.closed:
+            self._end(reason)
+        self._abort_transports()
+        self._say_gone()
+
+    def _end(self, reason: str) -> None:
+        self.closed = True
+        self._core.release()
+        for task in self._handlers.values():
+            task.cancel()
+        self._handlers.clear()
+        self._observer.connection_closed(reason)
+
+    def _transports(self) -> list[asyncio.Transport]:
+        return [transport for transport in (self._client, self._upstream) if transport is not None]
+
+    def _abort_transports(self) -> None:
+        for transport in self._transports():
+            transport.abort()
+
+    def _say_gone(self) -> None:
+        if not self._transports():
+            if self._last_moment is not None:
+                self._last_moment.cancel()
+            self._gone(self)
+
+    def _regulate(self) -> None:
+        """Read each side only while the other, and the client itself, takes what comes of it."""
+        client_full = self._client_full_since is not None
+        _read(self._client, not client_full and not self._upstream_full)
+        _read(self._upstream, not client_full)
+
+    def _flush(self) -> None:
+        core = self._core
+        out = core.to_upstream
+        if out and self._upstream is not None:
+            self._upstream.write(out[0] if len(out) == 1 else b"".join(out))
+            out.clear()
+        out = core.to_client
+        if out and core.client_ready and self._client is not None:
+            self._client.write(out[0] if len(out) == 1 else b"".join(out))
+            out.clear()
+        if core.effects:
+            self._carry_out_effects()
+        if core.drained:
+            self.close("drained")
+
+    def _carry_out_effects(self) -> None:
+        effects = list(self._core.effects)
+        self._core.effects.clear()
+        for effect in effects:
+            match effect:
+                case StartHandler(stream_id, call):
+                    self._handlers[stream_id] = self._spawn(self._handle(stream_id, call))
+                case CancelHandler(stream_id):
+                    task = self._handlers.pop(stream_id, None)
+                    if task is not None:
+                        task.cancel()
+                case Close(reason):
+                    self.close(reason)
+
+    async def _handle(self, stream_id: int, call: HandedOverCall) -> None:
+        answer = await self._answer_to(call)
+        self._handlers.pop(stream_id, None)
+        self._core.answer(stream_id, answer, self._loop.time())
+        if not self.closed:
+            self._flush()
+
+    async def _answer_to(self, call: HandedOverCall) -> Answer:
+        try:
+            async with asyncio.timeout(call.timeout_seconds) as deadline:
+                return await self._handler(call)
+        except Exception as error:  # the outermost frame of a handler: its bug ends one call
+            if deadline.expired():
+                return _DEADLINE_EXCEEDED
+            return self._failed(call, error)
+        except asyncio.CancelledError:
+            task = asyncio.current_task()
+            if task is None or task.cancelling():
+                raise
+            return self._failed(call, RuntimeError("the handler was cancelled from inside"))
+
+    def _failed(self, call: HandedOverCall, error: Exception) -> Answer:
+        self._observer.handler_failed(call.path, error)
+        return _HANDLER_FAILED
+
+
+def _read(transport: asyncio.Transport | None, wanted: bool) -> None:
+    if transport is None or transport.is_closing() or transport.is_reading() == wanted:
+        return
+    if wanted:
+        transport.resume_reading()
+    else:
+        transport.pause_reading()
+
+
+class ClientProtocol(asyncio.Protocol):
+    """The client's socket."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self.data_received = connection.client_bytes  # type: ignore[method-assign]
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._connection.client_opened(cast(asyncio.Transport, transport))
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._connection.client_lost(exc)
+
+    def pause_writing(self) -> None:
+        self._connection.client_is_full(True)
+
+    def resume_writing(self) -> None:
+        self._connection.client_is_full(False)
+
+
+class UpstreamProtocol(asyncio.Protocol):
+    """The socket to upstream."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self.data_received = connection.upstream_bytes  # type: ignore[method-assign]
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._connection.upstream_opened(cast(asyncio.Transport, transport))
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._connection.upstream_lost(exc)
+
+    def pause_writing(self) -> None:
+        self._connection.upstream_is_full(True)
+
+    def resume_writing(self) -> None:
+        self._connection.upstream_is_full(False)

@@ -1,0 +1,193 @@
+"""One client connection and its upstream connection: the state that both directions share, and what ends a call here.
+
+Rule: a stream leaves upstream's sight at one place only (`reset_upstream`), and the table at one place only (`forget`).
+"""
+
+from dataclasses import dataclass
+
+from .answers import Answers
+from .calls import Answer, Code, HandedOverCall, Inspector, Observer, Refuse
+from .frames import LARGEST_STREAM_ID, Error, pack_rst, pack_window_update
+from .heads import BadMetadataError
+from .limits import Budget, Limits, Totals
+from .pings import Pings
+from .settings import Announced
+from .streams import Phase, Stream
+from .windows import Lane
+
+
+@dataclass(frozen=True, slots=True)
+class StartHandler:
+    """Run the handler on `call`, then give its answer to the core."""
+
+    stream_id: int
+    call: HandedOverCall
+
+
+@dataclass(frozen=True, slots=True)
+class CancelHandler:
+    """The call is gone; nobody waits for its answer."""
+
+    stream_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class Close:
+    """Write what there is, then close both connections."""
+
+    reason: str
+
+
+Effect = StartHandler | CancelHandler | Close
+
+_TOO_MANY_HANDLERS = Refuse(Code.RESOURCE_EXHAUSTED, "too many calls at once on this connection")
+
+
+class Dialogue:
+    """Shared state of the two directions. Lists only ever grow here; the edge empties them."""
+
+    def __init__(
+        self, inspector: Inspector, limits: Limits, observer: Observer, peer: str, totals: Totals, now: float
+    ) -> None:
+        self.inspector = inspector
+        self.limits = limits
+        self.observer = observer
+        self.peer = peer
+        self.now = now
+        self.to_client: list[bytes] = []
+        self.to_upstream: list[bytes] = []
+        self.effects: list[Effect] = []
+        self.streams: dict[int, Stream] = {}
+        self.up = Lane(self.to_upstream, limits.waiting_bytes)
+        self.down = Lane(self.to_client, limits.waiting_bytes)
+        self.client_settings = Announced(limits.unacknowledged_settings)
+        self.upstream_settings = Announced(limits.unacknowledged_settings)
+        self.upstream_said_settings = False
+        self.pings = Pings(limits, now)
+        self.copies = Budget(limits.copied_bytes, totals.copied_bytes)
+        self.handlers = Budget(limits.handlers, totals.handlers)
+        self.unsent = Budget(limits.unsent_answer_bytes, totals.unsent_answer_bytes)
+        self.answers = Answers(self.down, self.client_settings, self.unsent, self._answer_left)
+        self.last_client_id = 0
+        self.last_handed_over_id = 0
+        self.last_id_told = LARGEST_STREAM_ID  # of the GOAWAYs sent to the client
+        self.upstream_leaves = False  # it sent a GOAWAY
+        self.undecided = 0
+        self.answered = 0
+        self._running: set[int] = set()
+        self._owed_client = 0
+        self._owed_upstream = 0
+
+    def forget(self, stream: Stream) -> None:
+        """The stream is over for the client."""
+        del self.streams[stream.id]
+        if stream.phase is Phase.FIRST_MESSAGE:
+            self.undecided -= 1
+        if stream.assembly is not None:
+            stream.assembly.drop()
+        self.answers.forget(stream.id)
+        if stream.id in self._running:
+            self._settle_handler(stream.id)
+            self.effects.append(CancelHandler(stream.id))
+
+    def set_phase(self, stream: Stream, phase: Phase) -> None:
+        if stream.phase is Phase.FIRST_MESSAGE:
+            self.undecided -= 1
+        stream.phase = phase
+
+    def credit_client(self, stream: Stream | None, amount: int) -> None:
+        """DATA of the client does not go up; it gets its windows back (but a stream's once it has ended that)."""
+        if amount == 0:
+            return
+        self._owed_client += self.up.swallow(amount)
+        if stream is None or stream.client_ended:
+            return
+        credit = stream.up.swallow(amount) if stream.up is not None else amount
+        if credit:
+            self.to_client.append(pack_window_update(stream.id, credit))
+
+    def credit_upstream(self, amount: int) -> None:
+        """DATA of upstream does not go down, on a stream that is over."""
+        self._owed_upstream += self.down.swallow(amount)
+
+    def pay_credits(self) -> None:
+        """Write the connections' window updates of a whole batch as one frame each."""
+        if self._owed_client:
+            self.to_client.append(pack_window_update(0, self._owed_client))
+            self._owed_client = 0
+        if self._owed_upstream:
+            self.to_upstream.append(pack_window_update(0, self._owed_upstream))
+            self._owed_upstream = 0
+
+    def drop_waiting(self, stream: Stream) -> bool:
+        """Forget DATA that waits for upstream's windows; whether there was any."""
+        if not self.up.waiting:
+            return False
+        dropped = self.up.purge(stream.id)
+        self._owed_client += self.up.swallow(dropped or 0)
+        return dropped is not None
+
+    def reset_upstream(self, stream: Stream) -> None:
+        """Take the stream away from upstream: whatever of it has not left never will."""
+        self.drop_waiting(stream)
+        self.up.send(pack_rst(stream.id, Error.CANCEL))
+        self.up.drain()
+        self.set_phase(stream, Phase.LOCAL)
+        if stream.assembly is not None:
+            stream.assembly.drop()
+
+    def refuse(self, stream: Stream, refusal: Refuse) -> None:
+        """End the call here with a status."""
+        self.reset_upstream(stream)
+        self.observer.call_refused(stream.head.path, refusal.code)
+        self.answers.add(stream, Answer(None, refusal.code, refusal.details))
+
+    def hand_over(self, stream: Stream, work: object, message: bytes) -> None:
+        """Give the call to the handler, or refuse it where that cannot be."""
+        if self.upstream_leaves:
+            self._send_elsewhere(stream)
+            return
+        try:
+            head = stream.head
+            call = HandedOverCall(head.path, work, message, head.metadata(), head.timeout_seconds(), self.peer)
+        except BadMetadataError as error:
+            self.refuse(stream, Refuse(Code.INTERNAL, str(error)))
+            return
+        if not self.handlers.take(1):
+            self.refuse(stream, _TOO_MANY_HANDLERS)
+            return
+        self.reset_upstream(stream)
+        self.pings.handed_over = True
+        self.last_handed_over_id = max(self.last_handed_over_id, stream.id)
+        self._running.add(stream.id)
+        self.effects.append(StartHandler(stream.id, call))
+        self.observer.call_handed_over(head.path)
+
+    def answer(self, stream_id: int, answer: Answer) -> None:
+        """A handler is done. Nothing happens if the call is gone meanwhile."""
+        if stream_id in self._running:
+            self._settle_handler(stream_id)
+            self.answers.add(self.streams[stream_id], answer)
+
+    def release(self) -> None:
+        """The connection is over: stop its handlers and give back what it holds of the process-wide budgets."""
+        self.effects += [CancelHandler(stream_id) for stream_id in self._running]
+        self._running.clear()
+        for budget in (self.copies, self.handlers, self.unsent):
+            budget.give_all_back()
+
+    def _settle_handler(self, stream_id: int) -> None:
+        self._running.remove(stream_id)
+        self.handlers.give_back(1)
+
+    def _send_elsewhere(self, stream: Stream) -> None:
+        """After upstream's GOAWAY nothing may run here that the client could believe not to have run."""
+        self.reset_upstream(stream)
+        self.down.send(pack_rst(stream.id, Error.REFUSED_STREAM))
+        self.forget(stream)
+
+    def _answer_left(self, stream: Stream) -> None:
+        self.answered += 1
+        if not stream.client_ended:
+            self.to_client.append(pack_rst(stream.id, Error.NO_ERROR))
+        self.forget(stream)

@@ -1,0 +1,210 @@
+"""DATA of inspected streams: puts messages together, asks the inspector, does what it decided.
+
+Rule: upstream may get any part of a first message but the frame that completes it, for it cannot act on a part; that
+frame goes up only when the decision says so. On a STREAM, messages go up one by one, each after its decision.
+"""
+
+import struct
+from typing import Final
+
+from .calls import FORWARD_AS_IS, Code, Decision, Edit, Forward, HandOver, Refuse
+from .dialogue import Dialogue
+from .frames import END_STREAM, HEADER_BYTES, PADDED, FrameReader, content_of
+from .messages import PREFIX_BYTES, MessageAssembly, frame_message
+from .streams import Phase, Stream
+
+_PREFIX: Final = struct.Struct(">BL")
+_INSPECTOR_FAILED: Final = Refuse(Code.INTERNAL, "this request could not be looked into")
+_SECOND_MESSAGE: Final = Refuse(Code.INTERNAL, "a second message on a call that takes one")
+
+
+class Inspection:
+    """Handles client DATA frames; `flags`, `begin`, `end` as for any frame handler."""
+
+    def __init__(self, dialogue: Dialogue, reader: FrameReader) -> None:
+        self._dialogue = dialogue
+        self._reader = reader
+        self._up = dialogue.up
+        self._message_bytes = dialogue.limits.message_bytes
+        self._inspect = dialogue.inspector.inspect
+        self._call_relayed = dialogue.observer.call_relayed
+
+    def pass_on(self, stream: Stream, flags: int, begin: int, end: int) -> None:
+        """The frame goes up as it is, now or when upstream's windows have room."""
+        up = self._up
+        length = end - begin - HEADER_BYTES
+        if length > up.left or up.waiting or (stream.up is not None and length > max(stream.up.room, 0)):
+            self._pass_later(stream, flags, begin, end)
+            return
+        up.left -= length
+        if stream.up is not None:
+            stream.up.left -= length
+
+    def first_message(self, stream: Stream, flags: int, begin: int, end: int) -> None:
+        """A frame of a UNARY call whose message is not whole yet."""
+        content_begin = begin + HEADER_BYTES
+        size = end - content_begin - PREFIX_BYTES
+        if stream.assembly is not None or flags & PADDED or size < 0:
+            self._part_of_first(stream, flags, begin, end)
+            return
+        # The usual case: one frame is one message.
+        data = self._reader.data
+        if _PREFIX.unpack_from(data, content_begin) != (0, size) or size > self._message_bytes:
+            self._part_of_first(stream, flags, begin, end)
+            return
+        decision = self._decide(stream, data[content_begin + PREFIX_BYTES : end])
+        if decision is FORWARD_AS_IS:
+            self._forward(stream, flags, begin, end)
+        else:
+            self._carry_out(decision, stream, flags, begin, end, data[content_begin:end])
+
+    def after_first_message(self, stream: Stream, flags: int, begin: int, end: int) -> None:
+        """A frame of a UNARY call whose message went up: only an empty end belongs here."""
+        if end - begin == HEADER_BYTES or self._is_empty(flags, begin, end):
+            self.pass_on(stream, flags, begin, end)
+        else:
+            self.swallow(stream, begin, end)
+            self._dialogue.refuse(stream, _SECOND_MESSAGE)
+
+    def swallow(self, stream: Stream | None, begin: int, end: int) -> None:
+        """The frame does not go up; the client gets its windows back."""
+        self._reader.cut(begin, end)
+        self._dialogue.credit_client(stream, end - begin - HEADER_BYTES)
+
+    def each_message(self, stream: Stream, flags: int, begin: int, end: int) -> None:
+        """A frame of a STREAM: the messages it completes go up, or what was made of them."""
+        content_begin, content_end = content_of(self._reader.data, flags & PADDED, begin + HEADER_BYTES, end)
+        content = self._reader.data[content_begin:content_end]
+        assembly = self._assembly(stream, self._dialogue.limits.stream_message_bytes)
+        outcome = self._decided_messages(stream, assembly, content)
+        if isinstance(outcome, Refuse):
+            self.swallow(stream, begin, end)
+            self._dialogue.refuse(stream, outcome)
+            return
+        if flags & END_STREAM:
+            outcome += assembly.drop()  # the beginning of a message only: upstream says what is wrong with it
+        if outcome == content and not assembly.held:
+            self.pass_on(stream, flags, begin, end)
+        else:
+            self._replace(stream, flags, begin, end, outcome)
+
+    def _is_empty(self, flags: int, begin: int, end: int) -> bool:
+        content_begin, content_end = content_of(self._reader.data, flags & PADDED, begin + HEADER_BYTES, end)
+        return content_begin == content_end
+
+    def _pass_later(self, stream: Stream, flags: int, begin: int, end: int) -> None:
+        content_begin, content_end = content_of(self._reader.data, flags & PADDED, begin + HEADER_BYTES, end)
+        content = self._reader.data[content_begin:content_end]
+        self._reader.cut(begin, end)
+        self._dialogue.credit_client(stream, end - begin - HEADER_BYTES - len(content))
+        self._up.send_data(stream.id, content, flags & END_STREAM, stream.up)
+
+    def _part_of_first(self, stream: Stream, flags: int, begin: int, end: int) -> None:
+        data = self._reader.data
+        content_begin, content_end = content_of(data, flags & PADDED, begin + HEADER_BYTES, end)
+        assembly = self._assembly(stream, self._message_bytes)
+        refusal = assembly.add(data[content_begin:content_end])
+        if refusal is not None:
+            self.swallow(stream, begin, end)
+            self._dialogue.refuse(stream, refusal)
+        elif assembly.whole():
+            self._first_is_whole(stream, assembly, flags, begin, end)
+        else:
+            self.pass_on(stream, flags, begin, end)
+
+    def _first_is_whole(self, stream: Stream, assembly: MessageAssembly, flags: int, begin: int, end: int) -> None:
+        needed = assembly.needed()
+        held = assembly.drop()
+        if len(held) != needed:
+            self.swallow(stream, begin, end)
+            self._dialogue.refuse(stream, _SECOND_MESSAGE)
+        else:
+            self._carry_out(self._decide(stream, held[PREFIX_BYTES:]), stream, flags, begin, end, held)
+
+    def _assembly(self, stream: Stream, limit_bytes: int) -> MessageAssembly:
+        if stream.assembly is None:
+            stream.assembly = MessageAssembly(limit_bytes, self._dialogue.copies)
+        return stream.assembly
+
+    def _decide(self, stream: Stream, message: bytes) -> Decision:
+        try:
+            return self._inspect(stream.head.path, message)
+        except Exception as error:  # the outermost frame of the inspector: its bug ends one call, not all of them
+            return self._failed(stream, error)
+
+    def _failed(self, stream: Stream, error: Exception) -> Refuse:
+        self._dialogue.observer.inspector_failed(stream.head.path, error)
+        return _INSPECTOR_FAILED
+
+    def _carry_out(self, decision: Decision, stream: Stream, flags: int, begin: int, end: int, framed: bytes) -> None:
+        """`framed` is the whole message with its prefix; the frame at hand carries its end."""
+        match decision:
+            case Forward():
+                self._forward(stream, flags, begin, end)
+            case Edit(message, work):
+                self._edit(stream, flags, begin, end, framed, message, work)
+            case HandOver(work):
+                self.swallow(stream, begin, end)
+                self._dialogue.hand_over(stream, work, framed[PREFIX_BYTES:])
+            case Refuse():
+                self.swallow(stream, begin, end)
+                self._dialogue.refuse(stream, decision)
+
+    def _forward(self, stream: Stream, flags: int, begin: int, end: int) -> None:
+        self._dialogue.undecided -= 1
+        stream.phase = Phase.DECIDED
+        self._call_relayed(stream.head.path)
+        self.pass_on(stream, flags, begin, end)
+
+    def _edit(
+        self, stream: Stream, flags: int, begin: int, end: int, framed: bytes, message: bytes, work: object | None
+    ) -> None:
+        edited = frame_message(message)
+        data = self._reader.data
+        content_begin, content_end = content_of(data, flags & PADDED, begin + HEADER_BYTES, end)
+        gone = len(framed) - (content_end - content_begin)
+        if len(edited) != len(framed):
+            error = ValueError("an edit changed the length of a message")
+            self._carry_out(self._failed(stream, error), stream, flags, begin, end, framed)
+        elif edited[:gone] == framed[:gone]:
+            self._write_edited(stream, flags, begin, end, edited[gone:])
+        elif work is not None:
+            self._carry_out(HandOver(work), stream, flags, begin, end, framed)
+        else:
+            error = ValueError("an edit without work came too late")
+            self._carry_out(self._failed(stream, error), stream, flags, begin, end, framed)
+
+    def _write_edited(self, stream: Stream, flags: int, begin: int, end: int, content: bytes) -> None:
+        """The frame's content, of the same length, without the padding that may have been around it."""
+        self._reader.cut(begin, end)
+        self._dialogue.set_phase(stream, Phase.DECIDED)
+        self._call_relayed(stream.head.path)
+        self._dialogue.credit_client(stream, end - begin - HEADER_BYTES - len(content))
+        self._up.send_data(stream.id, content, flags & END_STREAM, stream.up)
+
+    def _decided_messages(self, stream: Stream, assembly: MessageAssembly, content: bytes) -> bytearray | Refuse:
+        """What goes up of the messages that `content` completes, or why the stream ends here."""
+        refusal = assembly.add(content)
+        if refusal is not None:
+            return refusal
+        passing = bytearray()
+        for message in assembly.take_messages():
+            match self._decide(stream, message):
+                case Forward():
+                    passing += frame_message(message)
+                case Edit(edited, _):
+                    passing += frame_message(edited)
+                case HandOver():
+                    return self._failed(stream, ValueError("a stream cannot be handed over"))
+                case Refuse() as refusal:
+                    return refusal
+        return assembly.fault() or passing
+
+    def _replace(self, stream: Stream, flags: int, begin: int, end: int, content: bytearray) -> None:
+        """The client's frame is swallowed and `content` injected, so both windows know of the difference."""
+        self._up.inject(len(content))
+        if stream.up is not None:
+            stream.up.inject(len(content))
+        self.swallow(stream, begin, end)
+        if content or flags & END_STREAM:
+            self._up.send_data(stream.id, bytes(content), flags & END_STREAM, stream.up)

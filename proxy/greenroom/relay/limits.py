@@ -1,0 +1,122 @@
+"""Every quantity that a peer can make grow has a bound here, with its reason.
+
+A bound that one call can exceed ends that call (RESOURCE_EXHAUSTED); one that only a broken or hostile peer
+exceeds ends the connection (GOAWAY, ENHANCE_YOUR_CALM).
+"""
+
+from dataclasses import dataclass
+
+KIB = 1024
+MIB = 1024 * KIB
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Bounds of one connection, then those of the process. Sizes in bytes, times in seconds."""
+
+    # A request block of a real client has about 200 bytes; tokens and tracing may add some KiB.
+    header_block_bytes: int = 64 * KIB
+    header_block_frames: int = 64
+    # Counted as RFC 7541 does: names, values and 32 a field. A short block can refer to a long field many times.
+    header_list_bytes: int = 64 * KIB
+    # etcd itself takes 1.5 MiB by default and names that limit in its answer, so ours has to be above it.
+    message_bytes: int = 4 * MIB
+    # A Watch request is a key, a range end and a few flags.
+    stream_message_bytes: int = 32 * KIB
+    # Copies of inspected messages that have not come whole yet.
+    copied_bytes: int = 64 * MIB
+    # Calls that have a head but no whole message yet, and how long they may stay so.
+    undecided_streams: int = 2_000
+    undecided_seconds: float = 60.0
+    # Streams open at once. etcd names no limit, and clients put all their watches on one stream.
+    streams: int = 10_000
+    # Handlers at work for one client, and answers that its windows do not let out.
+    handlers: int = 512
+    unsent_answer_bytes: int = 64 * MIB
+    # DATA that its sender was allowed to send but its receiver has no window for, because the relay used it.
+    waiting_bytes: int = 64 * MIB
+    # Clients end a call with one empty DATA frame; those that end nothing have no use.
+    empty_data_frames_per_second: int = 1_000
+    # PING, SETTINGS, PRIORITY and unknown frames. A Go client sends a PING for each answer on a fast network.
+    control_frames_per_second: int = 10_000
+    # A client that cancels most of what it starts makes work for nothing (rapid reset).
+    spare_resets: int = 200
+    resets_per_answered_call: int = 2
+    unacknowledged_settings: int = 100
+    # Upstream's liveness: silent that long with open streams, it is asked, and must answer within the second time.
+    upstream_silence_seconds: float = 10.0
+    upstream_ping_seconds: float = 5.0
+    # etcd takes a PING every 5 s and ends the connection of a client that sends more; a little above, for jitter.
+    ping_spacing_seconds: float = 5.2
+    # One upstream address is tried that long before the next one.
+    dial_seconds: float = 3.0
+    # A client whose socket takes nothing for that long is given up.
+    client_stall_seconds: float = 300.0
+    # How long the last bytes may take to leave a socket that is being closed.
+    close_seconds: float = 5.0
+
+    # Of the process: file descriptors (two a connection) and memory.
+    connections: int = 10_000
+    process_copied_bytes: int = 256 * MIB
+    process_unsent_answer_bytes: int = 256 * MIB
+    process_handlers: int = 4_096
+
+
+class Budget:
+    """A quantity with an upper bound, counted in a wider budget too if there is one."""
+
+    __slots__ = ("_limit", "_wider", "used")
+
+    def __init__(self, limit: int, wider: "Budget | None" = None) -> None:
+        self._limit = limit
+        self._wider = wider
+        self.used = 0
+
+    def take(self, amount: int) -> bool:
+        """Count `amount` in; False, and nothing counted, if that goes beyond a bound."""
+        if self.used + amount > self._limit:
+            return False
+        if self._wider is not None and not self._wider.take(amount):
+            return False
+        self.used += amount
+        return True
+
+    def give_back(self, amount: int) -> None:
+        assert amount <= self.used
+        self.used -= amount
+        if self._wider is not None:
+            self._wider.give_back(amount)
+
+    def give_all_back(self) -> None:
+        self.give_back(self.used)
+
+
+class Totals:
+    """The process-wide budgets that all connections share."""
+
+    __slots__ = ("copied_bytes", "handlers", "unsent_answer_bytes")
+
+    def __init__(self, limits: Limits) -> None:
+        self.copied_bytes = Budget(limits.process_copied_bytes)
+        self.handlers = Budget(limits.process_handlers)
+        self.unsent_answer_bytes = Budget(limits.process_unsent_answer_bytes)
+
+
+class Rate:
+    """Counts events in windows of one second."""
+
+    __slots__ = ("_count", "_limit_per_second", "_second")
+
+    def __init__(self, limit_per_second: int) -> None:
+        self._limit_per_second = limit_per_second
+        self._second = 0
+        self._count = 0
+
+    def exceeded(self, now: float) -> bool:
+        """Count one event at `now` (seconds); True if it is one too many in its second."""
+        second = int(now)
+        if second != self._second:
+            self._second = second
+            self._count = 0
+        self._count += 1
+        return self._count > self._limit_per_second

@@ -1,0 +1,79 @@
+"""Puts gRPC messages together from DATA frames (five bytes of prefix: compressed flag, length; then the message).
+
+Rule: nothing is believed of a message before it is whole, but its faults are found as soon as its prefix says so.
+"""
+
+import struct
+from collections.abc import Iterator
+from typing import Final
+
+from .calls import Code, Refuse
+from .limits import Budget
+
+PREFIX_BYTES: Final = 5
+_PREFIX: Final = struct.Struct(">BL")
+
+TOO_MANY_COPIES: Final = Refuse(Code.RESOURCE_EXHAUSTED, "too many unfinished messages on this connection")
+
+
+def frame_message(message: bytes) -> bytes:
+    """A message, not compressed, with its prefix."""
+    return _PREFIX.pack(0, len(message)) + message
+
+
+def fault_of_prefix(content: bytes, limit_bytes: int) -> Refuse | None:
+    """What is wrong with the message that starts at the beginning of `content`, as far as its prefix is there."""
+    if content and content[0] == 1:
+        return Refuse(Code.UNIMPLEMENTED, "compressed messages are not taken on this method")
+    if content and content[0] > 1:
+        return Refuse(Code.INTERNAL, f"message with the unknown flag {content[0]}")
+    if len(content) < PREFIX_BYTES:
+        return None
+    size = _PREFIX.unpack_from(content)[1]
+    if size > limit_bytes:
+        return Refuse(Code.RESOURCE_EXHAUSTED, f"message of {size} bytes, at most {limit_bytes} are taken")
+    return None
+
+
+class MessageAssembly:
+    """The unfinished bytes of one stream. Counts its copies in a budget; `drop` gives them back."""
+
+    __slots__ = ("_budget", "_limit_bytes", "held")
+
+    def __init__(self, limit_bytes: int, budget: Budget) -> None:
+        self._limit_bytes = limit_bytes
+        self._budget = budget
+        self.held = bytearray()
+
+    def add(self, content: bytes) -> Refuse | None:
+        """Append what came; the reason to refuse the call, if there is one."""
+        if not self._budget.take(len(content)):
+            return TOO_MANY_COPIES
+        self.held += content
+        return fault_of_prefix(bytes(self.held[:PREFIX_BYTES]), self._limit_bytes)
+
+    def needed(self) -> int | None:
+        """Bytes of the first message with its prefix, None while that is not known."""
+        return PREFIX_BYTES + _PREFIX.unpack_from(self.held)[1] if len(self.held) >= PREFIX_BYTES else None
+
+    def whole(self) -> bool:
+        needed = self.needed()
+        return needed is not None and len(self.held) >= needed
+
+    def take_messages(self) -> Iterator[bytes]:
+        """Take the whole messages out, one by one. Stops before one whose prefix is at fault."""
+        while (needed := self.needed()) is not None and len(self.held) >= needed and self.fault() is None:
+            message = bytes(self.held[PREFIX_BYTES:needed])
+            del self.held[:needed]
+            self._budget.give_back(needed)
+            yield message
+
+    def fault(self) -> Refuse | None:
+        return fault_of_prefix(bytes(self.held[:PREFIX_BYTES]), self._limit_bytes)
+
+    def drop(self) -> bytes:
+        """Give up what is held, and return it."""
+        rest = bytes(self.held)
+        self._budget.give_back(len(rest))
+        self.held.clear()
+        return rest

@@ -1,0 +1,158 @@
+"""Flow control that stays end to end although the relay adds bytes and takes others away (RFC 9113, section 5.2).
+
+A *lane* is one direction of DATA: its sender, the relay, its receiver. `left` is what the receiver really still takes.
+The sender does not know of bytes that the relay put in; they are the *debit*, and later window updates of the receiver
+pay it off before the sender hears of them. So always: what the sender believes = left + debit - waiting.
+Rule: the receiver's window is never overdrawn; DATA that its sender was right to send but that does not fit waits, and
+behind it, in order, everything whose order against DATA matters.
+"""
+
+from collections import deque
+from collections.abc import Callable
+
+from .frames import DEFAULT_WINDOW_BYTES, END_STREAM, LARGEST_WINDOW_BYTES, Error, Fault, pack_data
+from .limits import Budget
+from .settings import Announced
+
+
+class Window:
+    """A receiver's connection window. `left` is a plain number, for each DATA frame reads and spends it."""
+
+    __slots__ = ("debit", "left")
+
+    def __init__(self) -> None:
+        self.left = DEFAULT_WINDOW_BYTES
+        self.debit = 0
+
+    @property
+    def room(self) -> int:
+        """Bytes the receiver takes now."""
+        return self.left
+
+    def inject(self, amount: int) -> None:
+        """The relay will send `amount` that the sender does not know of."""
+        self.debit += amount
+
+    def swallow(self, amount: int) -> int:
+        """The relay keeps `amount` from the receiver; what the sender is to be credited for it."""
+        paid = min(amount, self.debit)
+        self.debit -= paid
+        return amount - paid
+
+    def open(self, increment: int) -> int:
+        """The receiver takes more; what of it the sender is to hear. Faults if the window gets too large."""
+        if self.room + increment > LARGEST_WINDOW_BYTES:
+            raise Fault(Error.FLOW_CONTROL_ERROR, "window above its largest size")
+        self.left += increment
+        return self.swallow(increment)
+
+
+class StreamWindow(Window):
+    """A receiver's window of one stream: its initial size may change under way, and makes `room` negative then."""
+
+    __slots__ = ("_initial",)
+
+    def __init__(self, initial: Announced) -> None:
+        super().__init__()
+        self._initial = initial
+        self.left = 0
+
+    @property
+    def room(self) -> int:
+        return self.left + self._initial.initial_window
+
+
+class _Waiting:
+    """DATA content of one stream, or (stream id 0) other frames, with what is to happen when they have left."""
+
+    __slots__ = ("content", "flags", "stream_id", "then", "window")
+
+    def __init__(
+        self,
+        content: bytes,
+        stream_id: int = 0,
+        flags: int = 0,
+        window: StreamWindow | None = None,
+        then: Callable[[], None] | None = None,
+    ) -> None:
+        self.content = content
+        self.stream_id = stream_id
+        self.flags = flags
+        self.window = window
+        self.then = then
+
+
+class Lane(Window):
+    """One direction: the receiver's connection window and what waits for it."""
+
+    __slots__ = ("_budget", "out", "waiting")
+
+    def __init__(self, out: list[bytes], waiting_bytes: int) -> None:
+        super().__init__()
+        self.out = out
+        self.waiting: deque[_Waiting] = deque()
+        self._budget = Budget(waiting_bytes)
+
+    def send(self, frame: bytes, then: Callable[[], None] | None = None) -> None:
+        """Whole frames that are not DATA; `then` is called when they have left."""
+        if self.waiting:
+            self.waiting.append(_Waiting(frame, then=then))
+            return
+        self.out.append(frame)
+        if then is not None:
+            then()
+
+    def send_data(self, stream_id: int, content: bytes, flags: int, window: StreamWindow | None = None) -> None:
+        """DATA content of any length, as far as the windows allow now, the rest later. `flags`: END_STREAM or 0."""
+        item = _Waiting(content, stream_id, flags, window)
+        if not self.waiting and self._leave(item):
+            return
+        if not self._budget.take(len(item.content)):
+            raise Fault(Error.ENHANCE_YOUR_CALM, "too much DATA waits for the receiver's window")
+        self.waiting.append(item)
+
+    def drain(self) -> None:
+        """Let out what waits and fits now."""
+        while self.waiting:
+            item = self.waiting[0]
+            before = len(item.content) if item.stream_id else 0
+            gone = self._leave(item)
+            if item.stream_id:
+                self._budget.give_back(before if gone else before - len(item.content))
+            if not gone:
+                return
+            self.waiting.popleft()
+            if item.then is not None:
+                item.then()
+
+    def purge(self, stream_id: int) -> int | None:
+        """Forget the waiting DATA of a stream; returns its bytes, which are swallowed then, or None without any."""
+        dropped = [item for item in self.waiting if item.stream_id == stream_id]
+        if not dropped:
+            return None
+        self.waiting = deque(item for item in self.waiting if item.stream_id != stream_id)
+        amount = sum(len(item.content) for item in dropped)
+        self._budget.give_back(amount)
+        return amount
+
+    def _leave(self, item: _Waiting) -> bool:
+        """Write `item`, or as much of it as fits; True if nothing of it is left."""
+        if not item.stream_id:
+            self.out.append(item.content)
+            return True
+        size = len(item.content)
+        room = self.left if item.window is None else min(self.left, item.window.room)
+        if size > max(room, 0):
+            if room > 0:
+                self._write(item, item.content[:room], 0)
+                item.content = item.content[room:]
+            return False
+        self._write(item, item.content, item.flags & END_STREAM)
+        return True
+
+    def _write(self, item: _Waiting, content: bytes, flags: int) -> None:
+        self.out += pack_data(item.stream_id, content, flags)
+        self.left -= len(content)
+        assert self.left >= 0
+        if item.window is not None:
+            item.window.left -= len(content)

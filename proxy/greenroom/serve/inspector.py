@@ -1,0 +1,185 @@
+"""Decides about each request message that could touch gated or reserved keys: pass, edit, hand over, refuse.
+
+What is decided is the meaning that we read, so only bytes of one meaning may go up as they came: those equal to our
+own serialisation, or proven by the strict scan. Anything else goes up in our serialisation. A request with a field
+that we do not know is refused, since etcd might know it.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final, TypeAlias
+
+from google.protobuf.message import DecodeError, Message
+
+from greenroom.core.keyspace import FIRST_CLIENT_KEY, is_reserved, prefix_end
+from greenroom.core.methods import METHODS, Handling
+from greenroom.core.ranges import Leaf, check_write, clip_range, clip_txn, clip_watch, leaves
+from greenroom.core.strict import AMBIGUOUS, OK, Finding, Schema, Verdict, schema_of
+from greenroom.core.templates import GatedKey, GatedKeys
+from greenroom.errors import GreenroomError, RefusedWrite
+from greenroom.pb.etcd import election_pb2, lock_pb2, rpc_pb2
+from greenroom.relay.calls import FORWARD_AS_IS, Code, Decision, Edit, HandOver, Kind, Refuse
+from greenroom.serve.work import GatedCall, PlainCall
+
+_KINDS: Final = {
+    Handling.FORWARD: Kind.FORWARD,
+    Handling.INSPECT: Kind.UNARY,
+    Handling.HAND_OVER: Kind.UNARY,
+    Handling.WATCH: Kind.STREAM,
+}
+
+_Judge: TypeAlias = Callable[[bytes, Any], Message | GatedCall]
+"""Path and request in; out comes what is to be sent (the request itself where nothing changes), or work for a handler.
+
+GreenroomError refuses. The request is of the class that the method table below gives for the path.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class _Method:
+    request: type[Message]
+    schema: Schema
+    judge: _Judge
+    is_stream: bool
+
+
+class EtcdInspector:
+    """The relay's Inspector for etcd's services, by one set of templates."""
+
+    def __init__(self, gated_keys: GatedKeys) -> None:
+        self._gated_keys = gated_keys
+        self._prefixes = gated_keys.prefixes
+        self._methods = {path: _method(path, *entry) for path, entry in self._judges().items()}
+
+    def kind(self, path: bytes) -> Kind:
+        """What is done with a method's messages: exact paths only, anything else is refused."""
+        handling = METHODS.get(path)
+        return Kind.REFUSE if handling is None else _KINDS[handling]
+
+    def inspect(self, path: bytes, message: bytes) -> Decision:
+        """What to do with one message of an inspected method. KeyError for the path of another one."""
+        method = self._methods[path]
+        try:
+            request = method.request.FromString(message)
+        except DecodeError:
+            return _undecodable(method)
+        # Unknown fields would come out again in our serialisation; without them its equality proves there are none.
+        request.DiscardUnknownFields()
+        finding = OK if request.SerializeToString() == message else method.schema.scan(message)
+        if finding is not OK and finding is not AMBIGUOUS:
+            return _refusal(method, finding)
+        try:
+            outcome = method.judge(path, request)
+        except GreenroomError as error:
+            return Refuse(error.code.value[0], str(error))
+        if outcome is request and finding is OK:
+            return FORWARD_AS_IS
+        return _changed(method, path, message, outcome)
+
+    def _judges(self) -> dict[bytes, tuple[type[Message], _Judge]]:
+        etcd, election = b"/etcdserverpb.", b"/v3electionpb.Election/"
+        return {
+            etcd + b"KV/Range": (rpc_pb2.RangeRequest, self._range),
+            etcd + b"KV/Put": (rpc_pb2.PutRequest, self._put),
+            etcd + b"KV/DeleteRange": (rpc_pb2.DeleteRangeRequest, self._range),
+            etcd + b"KV/Txn": (rpc_pb2.TxnRequest, self._txn),
+            etcd + b"Watch/Watch": (rpc_pb2.WatchRequest, _watch),
+            etcd + b"Lease/LeaseTimeToLive": (rpc_pb2.LeaseTimeToLiveRequest, _time_to_live),
+            etcd + b"Cluster/MemberList": (rpc_pb2.MemberListRequest, GatedCall),
+            b"/v3lockpb.Lock/Lock": (lock_pb2.LockRequest, self._named),
+            b"/v3lockpb.Lock/Unlock": (lock_pb2.UnlockRequest, self._unlock),
+            election + b"Campaign": (election_pb2.CampaignRequest, self._named),
+            election + b"Proclaim": (election_pb2.ProclaimRequest, self._leader),
+            election + b"Leader": (election_pb2.LeaderRequest, self._named),
+            election + b"Observe": (election_pb2.LeaderRequest, self._named),
+            election + b"Resign": (election_pb2.ResignRequest, self._leader),
+        }
+
+    def _range(self, path: bytes, request: rpc_pb2.RangeRequest | rpc_pb2.DeleteRangeRequest) -> Message | GatedCall:
+        return GatedCall(path, request) if self._is_gated(request) else clip_range(request)
+
+    def _put(self, path: bytes, request: rpc_pb2.PutRequest) -> Message | GatedCall:
+        check_write(request.key)
+        return GatedCall(path, request) if self._is_gated(request) else request
+
+    def _txn(self, path: bytes, request: rpc_pb2.TxnRequest) -> Message | GatedCall:
+        parts = leaves(request)
+        clipped = clip_txn(request, parts)
+        return GatedCall(path, clipped) if any(map(self._is_gated, parts)) else clipped
+
+    def _is_gated(self, leaf: Leaf) -> bool:
+        """Whether a handler must see to it. A key that fits no template can be read and deleted, but not written."""
+        key = leaf.key
+        if not key.startswith(self._prefixes):
+            return False
+        if isinstance(leaf, rpc_pb2.PutRequest):
+            return True
+        if not leaf.range_end:
+            return isinstance(self._gated_keys.classify(key), GatedKey)
+        return (
+            isinstance(leaf, rpc_pb2.DeleteRangeRequest)
+            and self._gated_keys.within_one_instance(key, leaf.range_end) is not None
+        )
+
+    def _named(
+        self, _: bytes, request: lock_pb2.LockRequest | election_pb2.CampaignRequest | election_pb2.LeaderRequest
+    ) -> Message:
+        """etcd keeps a lock's or election's keys under its name and a slash, and reads all that lies there."""
+        prefix = request.name + b"/"
+        self._check_untouched("name", request.name, prefix, prefix_end(prefix))
+        return request
+
+    def _unlock(self, _: bytes, request: lock_pb2.UnlockRequest) -> Message:
+        self._check_untouched("key", request.key, request.key, b"")
+        return request
+
+    def _leader(self, _: bytes, request: election_pb2.ProclaimRequest | election_pb2.ResignRequest) -> Message:
+        """The proof of having won names the key that etcd then writes or deletes."""
+        self._check_untouched("key", request.leader.key, request.leader.key, b"")
+        return request
+
+    def _check_untouched(self, what: str, given: bytes, start: bytes, range_end: bytes) -> None:
+        if is_reserved(start):
+            raise RefusedWrite(f"{what} {given!r} is reserved: clients' keys start at {FIRST_CLIENT_KEY!r}")
+        if self._gated_keys.overlaps(start, range_end):
+            gated = ", ".join(prefix.decode() for prefix in self._prefixes)
+            raise RefusedWrite(f"{what} {given!r} overlaps gated keys ({gated})")
+
+
+def _watch(_: bytes, request: rpc_pb2.WatchRequest) -> Message:
+    """Only creating a watch names keys. The oneof may be unset, then etcd ignores the message."""
+    if request.WhichOneof("request_union") != "create_request":
+        return request
+    create = clip_watch(request.create_request)
+    return request if create is request.create_request else rpc_pb2.WatchRequest(create_request=create)
+
+
+def _time_to_live(path: bytes, request: rpc_pb2.LeaseTimeToLiveRequest) -> Message | GatedCall:
+    """Only with its keys does a lease's answer name shadows."""
+    return GatedCall(path, request) if request.keys else request
+
+
+def _method(path: bytes, request: type[Message], judge: _Judge) -> _Method:
+    return _Method(request, schema_of(request), judge, METHODS[path] is Handling.WATCH)
+
+
+def _changed(method: _Method, path: bytes, message: bytes, outcome: Message | GatedCall) -> Decision:
+    """A handler's work, or our serialisation; that of a unary call can only go up in as many bytes as came."""
+    if isinstance(outcome, GatedCall):
+        return HandOver(outcome)
+    own = outcome.SerializeToString()
+    if method.is_stream:
+        return Edit(own)
+    work = PlainCall(path, outcome)
+    return Edit(own, work) if len(own) == len(message) else HandOver(work)
+
+
+def _undecodable(method: _Method) -> Refuse:
+    """The code that gRPC servers give for it."""
+    return Refuse(Code.INTERNAL, f"error unmarshalling request: not a valid {method.request.DESCRIPTOR.full_name}")
+
+
+def _refusal(method: _Method, finding: Finding) -> Refuse:
+    if finding.verdict is Verdict.MALFORMED:
+        return _undecodable(method)
+    return Refuse(Code.UNIMPLEMENTED, f"{finding.message} has a field {finding.number} that this version does not know")

@@ -1,0 +1,195 @@
+"""Everything that `greenroom serve` can be told: by options, or by the same names as GREENROOM_… variables.
+
+The rule: whatever is wrong is found here, before anything starts, and said in one line that names the field as it was
+given and its value.
+"""
+
+import os
+import re
+from collections.abc import Mapping
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any, NoReturn, Self
+
+from pydantic import BeforeValidator, Field, ValidationError, model_validator
+from pydantic_core import PydanticCustomError
+from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
+
+from greenroom.addresses import Address
+from greenroom.core.policy import LARGEST_TIMEOUT_SECONDS, Policy, check_gate_name, gates_for_everything
+from greenroom.durations import format_duration, parse_duration
+from greenroom.errors import SettingsError
+from greenroom.policy_file import PolicyFileError, load_policy
+
+ENV_PREFIX = "GREENROOM_"
+_PASSWORD = re.compile(r"//[^@/]*@")
+NOTHING_IS_HELD = "nothing would ever be held; add one, or say --allow-ungated"
+
+
+class LogLevel(StrEnum):
+    """The least that is logged."""
+
+    DEBUG = "debug"
+    INFO = "info"
+    WARNING = "warning"
+    ERROR = "error"
+
+
+class LogFormat(StrEnum):
+    """Lines for people, or for programs."""
+
+    CONSOLE = "console"
+    JSON = "json"
+
+
+def _listed(given: object) -> object:
+    """Comma-separated text, or several of them, as one list."""
+    texts = (given,) if isinstance(given, str) else given
+    if not isinstance(texts, (list, tuple)):
+        return given
+    return tuple(part.strip() for text in texts for part in str(text).split(",") if part.strip())
+
+
+def _addresses_of_urls(given: object) -> object:
+    listed = _listed(given)
+    return tuple(map(Address.of_url, listed)) if isinstance(listed, tuple) else listed
+
+
+def _parsed_address(given: object) -> object:
+    return Address.parse(given) if isinstance(given, str) else given
+
+
+def _gate_timeouts(given: object) -> object:
+    """Seconds by gate, from `smoke=900s` and the like."""
+    listed = _listed(given)
+    if not isinstance(listed, tuple):
+        return listed
+    timeouts: dict[str, float] = {}
+    for text in listed:
+        name, equals, duration = text.partition("=")
+        if not equals:
+            raise ValueError(f"{text!r} is no NAME=TIMEOUT such as smoke=900s")
+        if check_gate_name(name) in timeouts:
+            raise ValueError(f"gate {name!r} is given twice")
+        timeouts[name] = parse_duration(duration)
+        if timeouts[name] > LARGEST_TIMEOUT_SECONDS:
+            raise ValueError(f"gate {name!r}: a timeout is at most {format_duration(LARGEST_TIMEOUT_SECONDS)}")
+    return timeouts
+
+
+def _advertised(given: object) -> object:
+    return Address.of_url(given).url if isinstance(given, str) else given
+
+
+ListenAddress = Annotated[Address, NoDecode, BeforeValidator(_parsed_address)]
+Upstreams = Annotated[tuple[Address, ...], NoDecode, BeforeValidator(_addresses_of_urls)]
+GateTimeouts = Annotated[Mapping[str, float], NoDecode, BeforeValidator(_gate_timeouts)]
+
+
+class Settings(BaseSettings):
+    """What one proxy was told. Gates are seconds by name; addresses of port 0 take any free port."""
+
+    model_config = SettingsConfigDict(env_prefix=ENV_PREFIX, env_ignore_empty=True, frozen=True, extra="forbid")
+
+    upstream: Upstreams = ()
+    listen: ListenAddress = Address("127.0.0.1", 2389)
+    control_listen: ListenAddress = Address("127.0.0.1", 2390)
+    http_listen: ListenAddress = Address("127.0.0.1", 2391)
+    policy: Path | None = None
+    gate: GateTimeouts = Field(default_factory=dict)
+    embedded_etcd: bool = False
+    embedded_etcd_listen: ListenAddress = Address("127.0.0.1", 0)
+    data_dir: Path | None = None
+    insecure_control: bool = False
+    allow_ungated: bool = False
+    advertise_client_url: Annotated[str | None, BeforeValidator(_advertised)] = None
+    log_level: LogLevel = LogLevel.INFO
+    log_format: LogFormat = LogFormat.CONSOLE
+
+    @model_validator(mode="after")
+    def _one_etcd(self) -> Self:
+        if self.embedded_etcd and self.upstream:
+            _wrong("upstream", "--embedded-etcd brings an etcd of its own; give one of the two")
+        if not self.embedded_etcd and not self.upstream:
+            _wrong("upstream", "is not given: etcd's URL, such as http://127.0.0.1:2379, or --embedded-etcd")
+        if self.data_dir is not None and not self.embedded_etcd:
+            _wrong("data_dir", "is the embedded etcd's; give --embedded-etcd with it")
+        return self
+
+    @model_validator(mode="after")
+    def _control_stays_here(self) -> Self:
+        for field in ("control_listen", "http_listen", "embedded_etcd_listen"):
+            if not getattr(self, field).is_loopback and not self.insecure_control:
+                _wrong(field, "reaches beyond this machine, without authentication; --insecure-control allows that")
+        return self
+
+    @model_validator(mode="after")
+    def _ports_differ(self) -> Self:
+        seen: dict[Address, str] = {}
+        for field in ("listen", "control_listen", "http_listen", "embedded_etcd_listen"):
+            address: Address = getattr(self, field)
+            if address.port and address in seen:
+                _wrong(field, f"is the address of {_option(seen[address])} too")
+            seen[address] = field
+        return self
+
+    @model_validator(mode="after")
+    def _one_policy(self) -> Self:
+        if self.policy is not None and self.gate:
+            _wrong("policy", "has the gates; --gate is for doing without a policy file")
+        if self.policy is None and not self.gate and not self.allow_ungated:
+            _wrong("policy", f"is not given, nor is a --gate: {NOTHING_IS_HELD}")
+        return self
+
+    def read_policy(self) -> Policy:
+        """The policy of the file or of the gates; SettingsError where there is none to be had."""
+        if self.policy is None:
+            return gates_for_everything(self.gate)
+        try:
+            policy = load_policy(self.policy)
+        except PolicyFileError as error:
+            raise SettingsError(f"--policy '{self.policy}': {error}", field="policy") from error
+        if not policy.rules and not self.allow_ungated:
+            raise SettingsError(f"--policy '{self.policy}': has no rule: {NOTHING_IS_HELD}", field="policy")
+        return policy
+
+
+def load_settings(given: Mapping[str, object]) -> Settings:
+    """Settings from options (by field; None: not given) over GREENROOM_… variables. SettingsError for a wrong one."""
+    told = {field: value for field, value in given.items() if value is not None}
+    try:
+        return Settings(**told)  # type: ignore[arg-type]  # validated by the model, whatever comes
+    except ValidationError as error:
+        raise _described(error, told) from error
+
+
+def _wrong(field: str, message: str) -> NoReturn:
+    raise PydanticCustomError("setting", "{message}", {"field": field, "message": message})
+
+
+def _described(error: ValidationError, told: Mapping[str, object]) -> SettingsError:
+    """One line about the first thing that is wrong, by the name and the text that it was given with."""
+    first: Mapping[str, Any] = error.errors(include_url=False)[0]
+    field = str(first["loc"][0] if first["loc"] else first["ctx"]["field"])
+    name, value = _as_given(field, told)
+    message = first["msg"].removeprefix("Value error, ")
+    return SettingsError(f"{name}{value}: {message}", field=field)
+
+
+def _as_given(field: str, told: Mapping[str, object]) -> tuple[str, str]:
+    variable = f"{ENV_PREFIX}{field.upper()}"
+    if field in told:
+        return _option(field), f" {_quoted(told[field])}"
+    if os.environ.get(variable):
+        return variable, f" {_quoted(os.environ[variable])}"
+    default = Settings.model_fields[field].default
+    return _option(field), f" {_quoted(default)}" if isinstance(default, Address) else ""
+
+
+def _quoted(value: object) -> str:
+    listed = value if isinstance(value, (list, tuple)) else (value,)
+    return repr(_PASSWORD.sub("//…@", ",".join(map(str, listed))))
+
+
+def _option(field: str) -> str:
+    return "--" + field.replace("_", "-")

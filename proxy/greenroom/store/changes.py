@@ -1,0 +1,78 @@
+"""What changed in the mirror, and who wants to know.
+
+The rule: nobody can be late. A subscriber that is slow gets several changes as one, and the mirror never waits for it.
+"""
+
+import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from greenroom.core.keyspace import InstanceId
+from greenroom.core.record import Record
+
+
+@dataclass(frozen=True, slots=True)
+class Expired:
+    """An instance whose record vanished: etcd removed it with its lease. `record` is the last one seen."""
+
+    instance: InstanceId
+    record: Record
+
+
+@dataclass(frozen=True, slots=True)
+class Changes:
+    """What is different now. `everything`: look at each instance again, since the connection or the holds changed."""
+
+    instances: frozenset[InstanceId] = frozenset()
+    expired: tuple[Expired, ...] = ()
+    everything: bool = False
+
+    def __or__(self, later: "Changes") -> "Changes":
+        return Changes(
+            self.instances | later.instances,
+            self.expired + later.expired,
+            self.everything or later.everything,
+        )
+
+
+class Subscription:
+    """One subscriber's changes since it last asked."""
+
+    def __init__(self) -> None:
+        self._waiting = Changes()
+        self._some = asyncio.Event()
+
+    def add(self, changes: Changes) -> None:
+        """More to tell, when the subscriber asks."""
+        self._waiting |= changes
+        self._some.set()
+
+    async def next(self) -> Changes:
+        """Everything since the last call, as one. It can be empty, where only etcd's revision went on."""
+        await self._some.wait()
+        self._some.clear()
+        changes, self._waiting = self._waiting, Changes()
+        return changes
+
+
+class Feed:
+    """Hands each change to all who subscribed."""
+
+    def __init__(self) -> None:
+        self._subscriptions: set[Subscription] = set()
+
+    def publish(self, changes: Changes) -> None:
+        """Tells everybody, without waiting for anybody."""
+        for subscription in self._subscriptions:
+            subscription.add(changes)
+
+    @contextmanager
+    def subscribe(self) -> Iterator[Subscription]:
+        """Changes from here on, for as long as the block lasts."""
+        subscription = Subscription()
+        self._subscriptions.add(subscription)
+        try:
+            yield subscription
+        finally:
+            self._subscriptions.remove(subscription)

@@ -1,0 +1,122 @@
+"""Following one prefix of etcd: everything under it as of one revision, then every event after it, for ever.
+
+The rule: a lost connection, a compaction and a restored etcd are all answered the same way, by reading everything
+again. So what was handed over is always a state that etcd had, and the events that led on from it, none left out.
+"""
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any, NoReturn, Protocol
+
+import grpc
+
+from greenroom.core.keyspace import prefix_end
+from greenroom.pb.etcd import kv_pb2, rpc_pb2
+from greenroom.store.backoff import Backoff
+from greenroom.store.upstream import Upstream, WatchStream
+
+PAGE_KEYS = 100
+"""Keys a Range: held cards can have hundreds of KiB each."""
+RANGE_SECONDS = 30.0
+"""Longer for one page is an etcd that is away."""
+NEEDS_LEADER = (("hasleader", "true"),)
+"""etcd ends a watch on a member that lost its leader instead of leaving it silent."""
+
+
+class Sink(Protocol):
+    """Who is told. Calls come in etcd's order, never two at a time."""
+
+    def replace(self, kvs: Sequence[kv_pb2.KeyValue], revision: int) -> None:
+        """Everything under the prefix at `revision`; all that was told before is void."""
+
+    def apply(self, events: Sequence[kv_pb2.Event], revision: int) -> None:
+        """What happened up to `revision`; no events where etcd only says how far it is."""
+
+    def away(self, reason: str) -> None:
+        """etcd cannot be followed for now."""
+
+
+class _WatchEndedError(Exception):
+    """etcd cancelled the watch; its words."""
+
+
+class PrefixFollower:
+    """Follows one prefix. `run` ends only by cancellation."""
+
+    def __init__(self, upstream: Upstream, prefix: bytes, sink: Sink, *, log: Any) -> None:
+        self._upstream, self._prefix, self._sink = upstream, prefix, sink
+        self._log = log.bind(prefix=repr(prefix.decode("latin-1")))
+        self._backoff = Backoff()
+        self._is_away = False
+
+    async def run(self) -> NoReturn:
+        """Follows, and starts again whenever that ends."""
+        while True:
+            try:
+                await self._follow()
+            except (grpc.aio.AioRpcError, _WatchEndedError) as error:
+                self._went_away(error)
+            await asyncio.sleep(self._backoff.next_seconds())
+
+    def _went_away(self, error: Exception) -> None:
+        reason = f"{error.code().name}: {error.details()}" if isinstance(error, grpc.aio.AioRpcError) else str(error)
+        if not self._is_away:
+            self._is_away = True
+            self._log.warning("follower.away", reason=reason)
+            self._sink.away(reason)
+
+    async def _follow(self) -> None:
+        kvs, revision = await read_prefix(self._upstream, self._prefix)
+        async with self._upstream.watch(metadata=NEEDS_LEADER) as stream:
+            await stream.write(_watch_request(self._prefix, revision + 1))
+            await _read(stream)
+            self._is_away = False
+            self._sink.replace(kvs, revision)
+            self._log.info("follower.synced", revision=revision, keys=len(kvs))
+            del kvs
+            self._backoff.reset()
+            await self._hand_on(stream)
+
+    async def _hand_on(self, stream: WatchStream) -> NoReturn:
+        """Events as whole answers: etcd may send one in fragments."""
+        events: list[kv_pb2.Event] = []
+        while True:
+            answer = await _read(stream)
+            events.extend(answer.events)
+            if not answer.fragment:
+                self._sink.apply(events, answer.header.revision)
+                events = []
+
+
+async def read_prefix(upstream: Upstream, prefix: bytes) -> tuple[list[kv_pb2.KeyValue], int]:
+    """Everything under the prefix, read in pages of one and the same revision, and that revision."""
+    kvs: list[kv_pb2.KeyValue] = []
+    request = rpc_pb2.RangeRequest(key=prefix, range_end=prefix_end(prefix), limit=PAGE_KEYS)
+    while True:
+        page = await upstream.range(request, timeout_seconds=RANGE_SECONDS)
+        kvs.extend(page.kvs)
+        request.revision = request.revision or page.header.revision
+        if not page.more:
+            return kvs, request.revision
+        request.key = page.kvs[-1].key + b"\0"
+
+
+async def _read(stream: WatchStream) -> rpc_pb2.WatchResponse:
+    answer = await stream.read()
+    if answer is None:
+        raise _WatchEndedError("etcd ended the watch without a reason")
+    if answer.canceled:
+        said = answer.cancel_reason or "no reason given"
+        raise _WatchEndedError(f"compacted at {answer.compact_revision}" if answer.compact_revision else said)
+    return answer
+
+
+def _watch_request(prefix: bytes, start_revision: int) -> rpc_pb2.WatchRequest:
+    create = rpc_pb2.WatchCreateRequest(
+        key=prefix,
+        range_end=prefix_end(prefix),
+        start_revision=start_revision,
+        progress_notify=True,
+        fragment=True,
+    )
+    return rpc_pb2.WatchRequest(create_request=create)

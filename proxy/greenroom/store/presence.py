@@ -1,0 +1,170 @@
+"""A proxy among others: what must be true of the store before it serves, and how it says that it is there.
+
+The rule: proxies that disagree about which keys are gated must never serve one store, since one of them would let
+through what the other keeps back. The first proxy's templates stand in etcd for as long as any proxy is registered.
+"""
+
+import asyncio
+import json
+import secrets
+from collections.abc import Iterable
+from typing import Any
+
+import grpc
+
+from greenroom.core import txns
+from greenroom.core.keyspace import FIRST_CLIENT_KEY, ROOT, TEMPLATES_DIGEST, Key, prefix_end
+from greenroom.errors import StartError
+from greenroom.pb.etcd import kv_pb2, rpc_pb2
+from greenroom.store.backoff import Backoff
+from greenroom.store.upstream import Upstream
+
+PROXIES = Key(ROOT + b"proxies/")
+TTL_SECONDS = 15
+"""A proxy that was killed counts as present for so long."""
+BEAT_SECONDS = TTL_SECONDS / 3
+CALL_SECONDS = 5.0
+
+
+async def refuse_foreign_keys(upstream: Upstream) -> None:
+    """StartError where the reserved area holds a key that is not Greenroom's: clients would lose sight of it."""
+    for start, end in ((b"\0", ROOT), (prefix_end(ROOT), FIRST_CLIENT_KEY)):
+        request = rpc_pb2.RangeRequest(key=start, range_end=end, keys_only=True, limit=1)
+        found = (await upstream.range(request, timeout_seconds=CALL_SECONDS)).kvs
+        if found:
+            raise StartError(
+                f"etcd holds the key {found[0].key!r}, and keys whose first byte is below 0x02 are reserved for "
+                "Greenroom: behind it nobody would see that key any more. Move or delete such keys, then start again"
+            )
+
+
+class Presence:
+    """This proxy's registration, on a lease of its own. `address` is where operators reach its control API."""
+
+    def __init__(
+        self,
+        upstream: Upstream,
+        *,
+        policy_digest: str,
+        templates_digest: str,
+        address: str,
+        version: str,
+        log: Any,
+        proxy_id: str | None = None,
+    ) -> None:
+        self._upstream, self._log = upstream, log
+        self._templates = templates_digest
+        self._policy = policy_digest
+        self.proxy_id = proxy_id or secrets.token_hex(4)
+        said = {"policy": policy_digest, "templates": templates_digest, "address": address, "version": version}
+        self._value = json.dumps(said).encode()
+        self._lease = 0
+
+    @property
+    def key(self) -> Key:
+        """Where the registration lies."""
+        return Key(PROXIES + self.proxy_id.encode())
+
+    async def register(self) -> None:
+        """Registers, if the templates allow it: StartError says which proxies run with others, and what to do."""
+        grant = rpc_pb2.LeaseGrantRequest(TTL=TTL_SECONDS)
+        self._lease = (await self._upstream.lease_grant(grant, timeout_seconds=CALL_SECONDS)).ID
+        others = await self._register_on_lease()
+        for name, said in others.items():
+            if said.get("policy") != self._policy:
+                self._log.warning("policy.differs", proxy=name, address=said.get("address"))
+
+    async def run(self) -> None:
+        """Keeps the registration alive until cancelled; StartError where another's templates took over meanwhile."""
+        backoff = Backoff()
+        while True:
+            try:
+                await asyncio.sleep(BEAT_SECONDS)
+                async with asyncio.timeout(CALL_SECONDS):
+                    if not await self._beat():
+                        self._log.warning("presence.lost", proxy=self.proxy_id)
+                        await self.register()
+                backoff.reset()
+            except (grpc.aio.AioRpcError, TimeoutError) as error:
+                self._log.warning("presence.away", reason=str(error) or type(error).__name__)
+                await asyncio.sleep(backoff.next_seconds())
+
+    async def close(self) -> None:
+        """Ends the registration at once, so that proxies with other templates need not wait for its lease."""
+        if not self._lease:
+            return
+        request = rpc_pb2.LeaseRevokeRequest(ID=self._lease)
+        self._lease = 0
+        try:
+            await self._upstream.lease_revoke(request, timeout_seconds=CALL_SECONDS)
+        except grpc.aio.AioRpcError as error:
+            self._log.warning("presence.not_revoked", reason=error.details())
+
+    async def _beat(self) -> bool:
+        """One keepalive; whether the lease is still there."""
+        async with self._upstream.lease_keep_alive() as stream:
+            await stream.write(rpc_pb2.LeaseKeepAliveRequest(ID=self._lease))
+            answer = await stream.read()
+        return answer is not None and answer.TTL > 0
+
+    async def _register_on_lease(self) -> dict[str, dict[str, Any]]:
+        """The other proxies, by id."""
+        answer = await self._upstream.txn(self._registration(), timeout_seconds=CALL_SECONDS)
+        if answer.succeeded:
+            return _others(answer.responses[1].response_range.kvs, self.key)
+        alone = answer.responses[0].response_txn
+        if not alone.succeeded:
+            await self.close()
+            raise self._disagreement(_others(alone.responses[0].response_range.kvs, self.key))
+        return {}
+
+    def _registration(self) -> rpc_pb2.TxnRequest:
+        """Same templates: register. Other ones, or none: register and set them if no proxy is there."""
+        register = txns.put(self.key, self._value, self._lease)
+        everybody = rpc_pb2.RangeRequest(key=PROXIES, range_end=prefix_end(PROXIES))
+        look = rpc_pb2.RequestOp(request_range=everybody)
+        if_alone = rpc_pb2.TxnRequest(
+            compare=[_nobody_registered()],
+            success=[txns.put(TEMPLATES_DIGEST, self._templates.encode(), 0), register],
+            failure=[look],
+        )
+        return rpc_pb2.TxnRequest(
+            compare=[_templates_are(self._templates)],
+            success=[register, look],
+            failure=[rpc_pb2.RequestOp(request_txn=if_alone)],
+        )
+
+    def _disagreement(self, others: dict[str, dict[str, Any]]) -> StartError:
+        named = ", ".join(f"{name} at {said.get('address', 'unknown')}" for name, said in sorted(others.items()))
+        return StartError(
+            f"other proxies serve this etcd with other key templates: {named}. All must gate the same keys: start this "
+            "one with their preset, templates and hold, or stop them first (one that was killed counts as present for "
+            f"{TTL_SECONDS} s)"
+        )
+
+
+def _templates_are(digest: str) -> rpc_pb2.Compare:
+    value = digest.encode()
+    return rpc_pb2.Compare(
+        key=TEMPLATES_DIGEST, target=rpc_pb2.Compare.VALUE, result=rpc_pb2.Compare.EQUAL, value=value
+    )
+
+
+def _nobody_registered() -> rpc_pb2.Compare:
+    """A range compare holds for every key of the range, and an existing key has a version above 0."""
+    compare = txns.absent(PROXIES)
+    compare.range_end = prefix_end(PROXIES)
+    return compare
+
+
+def _others(kvs: Iterable[kv_pb2.KeyValue], own: bytes) -> dict[str, dict[str, Any]]:
+    """What the other proxies say of themselves, by id."""
+    return {kv.key[len(PROXIES) :].decode("utf-8", "replace"): _said(kv.value) for kv in kvs if kv.key != own}
+
+
+def _said(value: bytes) -> dict[str, Any]:
+    try:
+        said = json.loads(value)
+    except ValueError:
+        return {}
+    return said if isinstance(said, dict) else {}

@@ -1,0 +1,158 @@
+"""The reconciler: does what is due by itself, however the proxy died that should have done it.
+
+A verdict usually releases or rejects in its own Txn. What is left is this: a hold was lifted, a deadline passed, a
+proxy died between a verdict and what follows from it, a policy was waited for. The rule: the mirror only hints at what
+may be due; the plan is made from a fresh read and carried out under the fence. Of several proxies one wins, and the
+others see that nothing is left to do.
+"""
+
+import asyncio
+from collections.abc import Callable
+from datetime import datetime, timedelta
+from typing import Any
+
+import grpc
+
+from greenroom.core import verdicts
+from greenroom.core.decide import Wait, decide
+from greenroom.core.keyspace import InstanceId
+from greenroom.errors import GreenroomError, UnknownInstance
+from greenroom.store.backoff import Backoff
+from greenroom.store.changes import Changes, Subscription
+from greenroom.store.fenced import CarriedOut, Clock, carry_out
+from greenroom.store.follower import Follower
+from greenroom.store.schedule import Schedule
+from greenroom.store.upstream import Upstream
+
+MAX_CONCURRENT = 8
+"""Operations under way at once: after a cluster-wide lift there may be thousands due."""
+LONGEST_SLEEP_SECONDS = 5.0
+"""Due times are wall-clock times: a clock that was set is noticed within this."""
+FIRST_RETRY_SECONDS = 0.5
+LONGEST_RETRY_SECONDS = 30.0
+
+
+class Reconciler:
+    """Works on what `follower` mirrors. `run` ends only by cancellation."""
+
+    def __init__(
+        self,
+        upstream: Upstream,
+        follower: Follower,
+        *,
+        clock: Clock,
+        log: Any,
+        on_carried_out: Callable[[CarriedOut], None] = lambda _: None,
+        on_lost_fence: Callable[[], None] = lambda: None,
+    ) -> None:
+        self._upstream, self._follower, self._mirror = upstream, follower, follower.mirror
+        self._clock, self._log = clock, log
+        self._on_carried_out, self._on_lost_fence = on_carried_out, on_lost_fence
+        self._schedule = Schedule()
+        self._retries: dict[InstanceId, Backoff] = {}
+        self._busy: set[InstanceId] = set()
+        self._slots = asyncio.Semaphore(MAX_CONCURRENT)
+
+    async def run(self) -> None:
+        """Looks at each instance when it changes and when its time comes."""
+        with self._follower.subscribe() as subscription:
+            self._look_at(Changes(everything=True))
+            async with asyncio.TaskGroup() as tasks:
+                while True:
+                    for instance in self._schedule.pop_due(self._clock()):
+                        self._start_if_due(instance, tasks, subscription)
+                    self._look_at(await self._next_changes(subscription))
+
+    async def _next_changes(self, subscription: Subscription) -> Changes:
+        """What changed, or nothing when the next due time is there."""
+        try:
+            async with asyncio.timeout(self._sleep_seconds()):
+                return await subscription.next()
+        except TimeoutError:
+            return Changes()
+
+    def _sleep_seconds(self) -> float:
+        due = self._schedule.next_due()
+        if due is None:
+            return LONGEST_SLEEP_SECONDS
+        return min(max((due - self._clock()).total_seconds(), 0), LONGEST_SLEEP_SECONDS)
+
+    def _look_at(self, changes: Changes) -> None:
+        """Schedules what changed for now; only a lifted hold or a new connection makes it everything."""
+        touched = changes.instances
+        if changes.everything:
+            touched |= {mirrored.instance for mirrored in self._mirror.instances()}
+        now = self._clock()
+        for instance in touched:
+            self._retries.pop(instance, None)
+            self._schedule.at(instance, now)
+
+    def _start_if_due(self, instance: InstanceId, tasks: asyncio.TaskGroup, subscription: Subscription) -> None:
+        """Starts work on an instance, or schedules it for when something will be due."""
+        if instance in self._busy:
+            return
+        mirrored = self._mirror.instance(instance)
+        if mirrored is None or not self._follower.ready:
+            self._retries.pop(instance, None)
+            return
+        decision = decide(
+            mirrored.record,
+            live_cards=mirrored.live_cards,
+            rollout_holds=self._mirror.rollout_holds,
+            now=self._clock(),
+            no_rejection_before=self._follower.no_rejection_before,
+        )
+        if not isinstance(decision, Wait):
+            self._busy.add(instance)
+            tasks.create_task(self._work(instance, subscription))
+            return
+        self._retries.pop(instance, None)
+        if decision.until is not None:
+            self._schedule.at(instance, decision.until)
+
+    async def _work(self, instance: InstanceId, subscription: Subscription) -> None:
+        """One operation. Afterwards the instance is looked at again, later and later while nothing comes of it."""
+        try:
+            async with self._slots:
+                if await self._carry_out(instance):
+                    self._retries.pop(instance, None)
+        finally:
+            self._busy.discard(instance)
+            self._schedule.at(instance, self._retry_time(instance))
+            # The loop sleeps until what was due next before this.
+            subscription.add(Changes())
+
+    async def _carry_out(self, instance: InstanceId) -> bool:
+        """Whether a Txn of ours did something."""
+        try:
+            done = await carry_out(
+                self._upstream,
+                instance,
+                verdicts.reconcile(self._follower.no_rejection_before),
+                clock=self._clock,
+                on_lost_fence=self._on_lost_fence,
+            )
+        except UnknownInstance:
+            # Its lease ended meanwhile: nothing is left to do, and nothing to tell.
+            return False
+        except (GreenroomError, grpc.aio.AioRpcError) as error:
+            self._log.warning("reconciler.retries", instance=instance, reason=_words(error))
+            return False
+        except Exception:
+            # The outermost frame of one instance: a bug met on it must not stop the others' releases.
+            self._log.exception("reconciler.failed", instance=instance)
+            return False
+        if isinstance(done, CarriedOut):
+            self._on_carried_out(done)
+        return isinstance(done, CarriedOut)
+
+    def _retry_time(self, instance: InstanceId) -> datetime:
+        """The mirror usually tells sooner; this is for failures, and for a mirror that is behind."""
+        backoff = self._retries.setdefault(instance, Backoff(FIRST_RETRY_SECONDS, LONGEST_RETRY_SECONDS))
+        return self._clock() + timedelta(seconds=backoff.next_seconds())
+
+
+def _words(error: Exception) -> str:
+    if isinstance(error, grpc.aio.AioRpcError):
+        return f"{error.code().name}: {error.details()}"
+    return str(error)

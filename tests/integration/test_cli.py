@@ -1,0 +1,228 @@
+"""The command line against a running proxy, as operators and scripts use it: output, exit codes, one-line errors."""
+
+import json
+import subprocess
+import time
+from pathlib import Path
+
+from tests.support.endpoints import Proxy
+from tests.support.greenroom import PROGRAM, Greenroom
+from tests.support.waiting import wait_for
+from tests.support.workers import Worker
+
+ANSI = "\x1b"
+
+
+def said(greenroom: Greenroom, *arguments: str, code: int = 1) -> str:
+    """The one line on standard error of a command that fails."""
+    done = greenroom.cli(*arguments)
+    assert (done.returncode, done.stdout) == (code, ""), done.stderr
+    (line,) = done.stderr.splitlines()
+    assert line.startswith("greenroom: ")
+    return line
+
+
+def listed(proxy: Proxy, *worker: Worker) -> None:
+    """Returns when the lists, which follow etcd by a watch, have come to these."""
+    wanted = {one.instance for one in worker}
+    wait_for(lambda: {one.id for one in proxy.control.instances()} == wanted, describe=f"listed: {wanted}")
+
+
+def end(worker: Worker) -> str:
+    """What an operator types: ids of one etcd differ at their ends."""
+    return worker.instance[-6:]
+
+
+def test_the_list_shows_who_waits_for_what(proxy: Proxy) -> None:
+    worker = proxy.held_worker(model="tiny")
+    worker.register_instance()
+    listed(proxy, worker)
+    wait_for(lambda: proxy.control.instance(worker.instance).address, describe="the address is known")
+    address = proxy.control.instance(worker.instance).address
+    output = proxy.greenroom.must("instances")
+    assert output.splitlines()[0].split()[:5] == ["INSTANCE", "MODEL", "ENDPOINT", "ADDRESS", "STATE"]
+    row = output.splitlines()[1]
+    for cell in (worker.instance, "tiny", "dynamo.backend.generate", address, "HELD", "smoke pending", "latency"):
+        assert cell in row
+    assert ANSI not in output
+
+
+def test_the_list_is_filtered_by_state(proxy: Proxy) -> None:
+    released, held = proxy.released_worker(), proxy.held_worker()
+    listed(proxy, released, held)
+    wait_for(lambda: proxy.greenroom.listed("released").count(released.instance) > 0, describe="released is listed")
+    only = json.loads(proxy.greenroom.must("instances", "--state", "HELD", "-o", "json"))["instances"]
+    assert [one["id"] for one in only] == [held.instance]
+    assert only[0]["state"] == "HELD"
+    assert only[0]["gated_keys"] == [{"key": held.card_key.decode(), "live": True}]
+
+
+def test_one_instance_says_why_and_which_command_helps(proxy: Proxy) -> None:
+    worker = proxy.held_worker()
+    listed(proxy, worker)
+    output = proxy.greenroom.must("instance", end(worker))
+    assert f"Instance {worker.instance} is HELD" in output
+    assert "no   GatesPassed:" in output
+    assert worker.card_key.decode() in output
+    command = f"greenroom verdict {worker.instance} smoke passed --reason 'why' --control {proxy.greenroom.control}"
+    assert command in output
+
+
+def test_verdicts_lead_to_the_release(proxy: Proxy) -> None:
+    worker = proxy.held_worker()
+    listed(proxy, worker)
+    first = proxy.greenroom.must("verdict", end(worker), "smoke", "pass", "--reporter", "ann")
+    assert first == f"smoke passed (attempt 1 of {worker.instance}): stored; still to be decided: latency\n"
+    second = proxy.greenroom.must("verdict", end(worker), "latency", "passed", "--reason", "41 ms")
+    assert second == f"latency passed (attempt 1 of {worker.instance}): RELEASED, its cards are public\n"
+    assert proxy.shown(worker) == [worker.card_key]
+    trail = proxy.greenroom.must("instance", worker.instance)
+    assert "ann" in trail
+    assert "HELD -> RELEASED" in trail
+
+
+def test_a_failed_gate_rejects_and_everybody_can_read_why(proxy: Proxy) -> None:
+    worker = proxy.held_worker()
+    listed(proxy, worker)
+    output = proxy.greenroom.must("verdict", end(worker), "smoke", "fail", "--reason", "gibberish \x1b[2J")
+    assert "REJECTED" in output
+    shown = proxy.greenroom.must("instance", end(worker))
+    assert "smoke failed: gibberish" in shown
+    assert ANSI not in shown
+    late = said(proxy.greenroom, "verdict", end(worker), "smoke", "pass")
+    assert "was decided as failed by" in late
+
+
+def test_verdicts_that_cannot_be(proxy: Proxy) -> None:
+    worker = proxy.held_worker()
+    listed(proxy, worker)
+    assert "its gates are: latency, smoke" in said(proxy.greenroom, "verdict", end(worker), "nope", "pass")
+    assert "no instance has id 'zzz'" in said(proxy.greenroom, "verdict", "zzz", "smoke", "pass")
+    assert "--reason is not given" in said(proxy.greenroom, "verdict", end(worker), "smoke", "error", code=2)
+
+
+def test_an_instance_is_found_by_model_and_by_address(proxy: Proxy) -> None:
+    worker, other = proxy.held_worker(model="tiny"), proxy.held_worker(model="big", component="other")
+    worker.register_instance()
+    listed(proxy, worker, other)
+    wait_for(lambda: proxy.control.instance(worker.instance).address, describe="the address is known")
+    address = proxy.control.instance(worker.instance).address
+    assert other.instance in proxy.greenroom.must("verdict", "smoke", "pass", "--model", "big")
+    assert worker.instance in proxy.greenroom.must("verdict", "smoke", "pass", "--address", address)
+
+
+def test_an_ambiguous_id_lists_the_candidates(proxy: Proxy) -> None:
+    first, second = proxy.held_worker(model="tiny"), proxy.held_worker(model="big")
+    listed(proxy, first, second)
+    line = said(proxy.greenroom, "instance", first.instance[0])
+    assert "is ambiguous" in line
+    assert f"{first.instance} (tiny, HELD)" in line
+    assert f"{second.instance} (big, HELD)" in line
+
+
+def test_a_rollout_hold_from_its_creation_to_its_lift(proxy: Proxy) -> None:
+    worker = proxy.held_worker(model="tiny")
+    listed(proxy, worker)
+    create = ("rollout-hold", "create", "--reason", "incident 4711", "--for", "2h", "--selector", "model=ti*")
+    created = proxy.greenroom.must(*create, "--actor", "ann", "--id", "night")
+    assert created.startswith("rollout hold night stops releases of model=ti* until ")
+    proxy.greenroom.must("verdict", end(worker), "smoke", "pass")
+    queued = proxy.greenroom.must("verdict", end(worker), "latency", "pass")
+    assert "every gate passed, and it waits: rollout hold night by ann: incident 4711" in queued
+    assert proxy.shown(worker) == []
+    details = proxy.greenroom.must("instance", end(worker))
+    assert f"greenroom rollout-hold lift night --control {proxy.greenroom.control}" in details
+    (row,) = proxy.greenroom.must("rollout-hold", "list").splitlines()[1:]
+    assert row.split()[:2] == ["night", "model=ti*"]
+    assert json.loads(proxy.greenroom.must("rollout-hold", "list", "-o", "json"))["rollout_holds"][0]["actor"] == "ann"
+    assert proxy.greenroom.must("rollout-hold", "lift", "nig") == "lifted rollout hold night (incident 4711, by ann)\n"
+    assert "RELEASED" in proxy.greenroom.must("wait", end(worker), "--timeout", "10s")
+    assert proxy.shown(worker) == [worker.card_key]
+    assert proxy.greenroom.must("rollout-hold", "list") == "no rollout holds\n"
+
+
+def test_waiting_starts_before_the_instance_is_there(proxy: Proxy) -> None:
+    """A deployment script starts the worker and the wait at once; the worker takes its time to register."""
+    command = [*PROGRAM, "wait", "--model", "late", "--timeout", "60s", "--control", proxy.greenroom.control]
+    with subprocess.Popen(command, env=proxy.greenroom.environment, stdout=subprocess.PIPE, text=True) as waiting:
+        worker = proxy.held_worker(model="late")
+        proxy.control.pass_gates(worker.instance)
+        output, _ = waiting.communicate(timeout=60)
+    assert (waiting.returncode, output) == (0, f"{worker.instance} is RELEASED\n")
+
+
+def test_waiting_ends_with_what_the_instance_became(proxy: Proxy) -> None:
+    worker = proxy.held_worker()
+    proxy.control.verdict(worker.instance, "smoke", "failed")
+    listed(proxy, worker)
+    assert proxy.greenroom.cli("wait", end(worker), "--for", "rejected").returncode == 0
+    done = proxy.greenroom.cli("wait", end(worker), "--for", "released")
+    assert (done.returncode, "is REJECTED" in done.stdout) == (1, True)
+
+
+def test_waiting_ends_with_the_lease(proxy: Proxy) -> None:
+    worker = proxy.held_worker()
+    listed(proxy, worker)
+    command = [*PROGRAM, "wait", end(worker), "--timeout", "60s", "--control", proxy.greenroom.control]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, env=proxy.greenroom.environment, stdout=pipe, stderr=pipe, text=True) as waiting:
+        wait_for(lambda: _asked(proxy, waiting.pid), 30, "the command has connected")
+        worker.client.revoke(worker.lease)
+        _, errors = waiting.communicate(timeout=60)
+    assert waiting.returncode == 1
+    assert errors == f"{worker.instance} expired: its lease ended while it was HELD\n"
+
+
+def _asked(proxy: Proxy, pid: int) -> bool:
+    """Whether a process holds a connection to the control port."""
+    port = f":{int(proxy.greenroom.control.rpartition(':')[2]):04X}"
+    sockets = {link.readlink().name for link in Path(f"/proc/{pid}/fd").iterdir() if link.is_symlink()}
+    rows = [line.split() for line in Path("/proc/net/tcp").read_text().splitlines()[1:]]
+    return any(row[2].endswith(port) and f"socket:[{row[9]}]" in sockets for row in rows)
+
+
+def test_waiting_in_vain_is_124(proxy: Proxy) -> None:
+    worker = proxy.held_worker()
+    listed(proxy, worker)
+    started = time.monotonic()
+    assert "it waits for latency, smoke" in said(proxy.greenroom, "wait", end(worker), "--timeout", "1s", code=124)
+    assert "did not appear within 1s" in said(proxy.greenroom, "wait", "zzz", "--timeout", "1s", code=124)
+    assert time.monotonic() - started < 15
+
+
+def test_watching_tells_changes_as_lines(proxy: Proxy) -> None:
+    worker = proxy.held_worker()
+    listed(proxy, worker)
+    command = [*PROGRAM, "instances", "--watch", "--control", proxy.greenroom.control]
+    with subprocess.Popen(command, env=proxy.greenroom.environment, stdout=subprocess.PIPE, text=True) as watching:
+        assert watching.stdout is not None
+        try:
+            assert watching.stdout.readline().split()[1:4] == ["seen", worker.instance, "HELD"]
+            proxy.control.pass_gates(worker.instance)
+            while "RELEASED" not in (line := watching.stdout.readline()):
+                assert line
+            assert line.split()[1:3] == ["changed", worker.instance]
+            worker.client.revoke(worker.lease)
+            assert watching.stdout.readline().split()[1:3] == ["gone", worker.instance]
+        finally:
+            watching.kill()
+
+
+def test_other_ports_of_the_proxy_are_not_mistaken_for_the_control_port(proxy: Proxy) -> None:
+    for port in (proxy.greenroom.address, proxy.greenroom.http_url.removeprefix("http://")):
+        command = [*PROGRAM, "instances", "--control", port]
+        done = subprocess.run(
+            command, env=proxy.greenroom.environment, capture_output=True, text=True, check=False, timeout=60
+        )
+        assert done.returncode == 1
+        (line,) = done.stderr.splitlines()
+        assert "control" in line
+
+
+def test_the_control_port_can_be_given_once_for_all(proxy: Proxy) -> None:
+    worker = proxy.held_worker()
+    listed(proxy, worker)
+    environment = {**proxy.greenroom.environment, "GREENROOM_CONTROL": proxy.greenroom.control}
+    command = [*PROGRAM, "instance", end(worker)]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True, timeout=60)
+    assert "--control" not in done.stdout

@@ -1,0 +1,50 @@
+"""Range deletes: they take what the client can see, and what is held only where the range is one instance's own."""
+
+import pytest
+
+from tests.support.client import EVERYTHING, prefix_end
+from tests.support.endpoints import SHADOWS, Endpoint, Proxy
+
+PUBLIC = [b"\x02", b"a", b"v1/mdd", b"\xff"]
+
+
+@pytest.mark.parametrize("start", [b"\0", b"\x01", SHADOWS])
+def test_deleting_everything_deletes_the_public_keys_only(etcd_or_proxy: Endpoint, start: bytes) -> None:
+    """Somebody empties the store: the count and the old values are those of the keys that he could see."""
+    for key in PUBLIC:
+        etcd_or_proxy.public.put(key, b"was " + key)
+    held = etcd_or_proxy.hold_somebody()
+    answer = etcd_or_proxy.client.delete(start, b"\0", prev_kv=True)
+    assert answer.deleted == len(PUBLIC)
+    assert [(entry.key, entry.value) for entry in answer.prev_kvs] == [(key, b"was " + key) for key in PUBLIC]
+    assert answer.header.revision == etcd_or_proxy.public.revision()
+    assert etcd_or_proxy.public.range(b"\x02", b"\0").count == 0
+    assert etcd_or_proxy.public.prefix(SHADOWS).count == len(held)
+
+
+def test_a_release_after_everything_was_deleted_still_publishes(proxy: Proxy) -> None:
+    """The emptied store does not cost the waiting worker its place: it is released as if nothing had happened."""
+    worker = proxy.held_worker()
+    proxy.client.delete(*EVERYTHING)
+    assert proxy.control.pass_gates(worker.instance) == "RELEASED"
+    assert proxy.shown(worker) == [worker.card_key]
+
+
+def test_deleting_all_cards_leaves_the_held_ones(proxy: Proxy) -> None:
+    """An operator clears the cards that are public; who waits is not concerned."""
+    held, shown = proxy.held_worker(), proxy.released_worker()
+    answer = proxy.client.delete(b"v1/mdc/", b"v1/mdc0", prev_kv=True)
+    assert [entry.key for entry in answer.prev_kvs] == [shown.card_key]
+    assert proxy.held(held) == [held.card_key]
+
+
+def test_a_prefix_delete_within_one_instance_takes_its_held_keys(proxy: Proxy) -> None:
+    """A worker drops all adapters by their prefix: none of them is published later, the model is."""
+    worker = proxy.held_worker()
+    adapters = [worker.lora_key("one"), worker.lora_key("two")]
+    for name in ("one", "two"):
+        worker.register_lora(name)
+    answer = proxy.client.delete(worker.card_key + b"/", prefix_end(worker.card_key + b"/"), prev_kv=True)
+    assert (answer.deleted, [entry.key for entry in answer.prev_kvs]) == (2, adapters)
+    assert proxy.control.pass_gates(worker.instance) == "RELEASED"
+    assert proxy.shown(worker) == [worker.card_key]

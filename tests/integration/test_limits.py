@@ -1,0 +1,75 @@
+"""Sizes and numbers: etcd's limits are the client's, and what could never be released is refused when it is written."""
+
+import grpc
+import pytest
+
+from tests.support.endpoints import Endpoint, Proxy
+from tests.support.workers import Worker
+
+KIB, MIB = 1 << 10, 1 << 20
+REQUEST_TOO_LARGE = "etcdserver: request is too large"
+TOO_MANY_OPERATIONS = "etcdserver: too many operations in txn request"
+CARDS_AT_MOST = 120
+
+
+def refusal_of_adapter(worker: Worker, name: str, value: bytes) -> tuple[grpc.StatusCode, str]:
+    with pytest.raises(grpc.RpcError) as refusal:
+        worker.client.put(worker.lora_key(name), value, worker.lease)
+    return refusal.value.code(), refusal.value.details()
+
+
+def test_a_request_beyond_etcds_size_is_refused_in_etcds_words(etcd_or_proxy: Endpoint) -> None:
+    worker = Worker(etcd_or_proxy.client)
+    for key, lease in ((b"a", 0), (worker.card_key, worker.lease)):
+        with pytest.raises(grpc.RpcError) as refusal:
+            worker.client.put(key, b"x" * (1536 * KIB + 1), lease)
+        assert refusal.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+        assert refusal.value.details() == REQUEST_TOO_LARGE
+        assert worker.client.get(key) is None
+
+
+def test_a_large_range_passes(etcd_or_proxy: Endpoint) -> None:
+    """Six times what gRPC takes by default."""
+    values = {b"large/%d" % number: bytes([number]) * (1200 * KIB) for number in range(20)}
+    for key, value in values.items():
+        etcd_or_proxy.client.put(key, value)
+    answer = etcd_or_proxy.client.prefix(b"large/")
+    assert {entry.key: entry.value for entry in answer.kvs} == values
+    assert answer.ByteSize() > 20 * MIB
+
+
+def test_cards_that_together_would_not_fit_a_release_are_refused(proxy: Proxy) -> None:
+    """Each of three cards would be taken alone, and the release would then be refused for good."""
+    worker = Worker(proxy.client)
+    for name in ("one", "two"):
+        worker.client.put(worker.lora_key(name), b"x" * (700 * KIB), worker.lease)
+    refusal = refusal_of_adapter(worker, "three", b"x" * (700 * KIB))
+    assert refusal == (grpc.StatusCode.INVALID_ARGUMENT, REQUEST_TOO_LARGE)
+    assert proxy.held(worker) == [worker.lora_key("one"), worker.lora_key("two")]
+    assert proxy.control.pass_gates(worker.instance) == "RELEASED"
+    assert proxy.shown(worker) == [worker.lora_key("one"), worker.lora_key("two")]
+
+
+def test_a_card_that_shrinks_makes_room(proxy: Proxy) -> None:
+    worker = Worker(proxy.client)
+    for name in ("one", "two"):
+        worker.client.put(worker.lora_key(name), b"x" * (700 * KIB), worker.lease)
+    worker.client.put(worker.lora_key("one"), b"small", worker.lease)
+    worker.client.put(worker.lora_key("three"), b"x" * (700 * KIB), worker.lease)
+    assert proxy.control.pass_gates(worker.instance) == "RELEASED"
+    assert len(proxy.shown(worker)) == 3
+
+
+def test_more_cards_than_one_release_can_publish_are_refused(proxy: Proxy) -> None:
+    """Exactly as many as allowed are released at one revision; one more is refused when it is registered."""
+    worker = proxy.held_worker()
+    names = [f"a{number:03}" for number in range(CARDS_AT_MOST - 1)]
+    for name in names:
+        worker.client.put(worker.lora_key(name), worker.lora_card(name), worker.lease)
+    refusal = refusal_of_adapter(worker, "more", worker.lora_card("more"))
+    assert refusal == (grpc.StatusCode.INVALID_ARGUMENT, TOO_MANY_OPERATIONS)
+    assert len(proxy.held(worker)) == CARDS_AT_MOST
+    assert proxy.control.pass_gates(worker.instance) == "RELEASED"
+    shown = proxy.public.prefix(b"v1/mdc/").kvs
+    assert [entry.key for entry in shown] == [worker.card_key, *map(worker.lora_key, names)]
+    assert len({entry.mod_revision for entry in shown}) == 1

@@ -1,0 +1,17 @@
+"""What an error of the control API says, for programs."""
+
+import grpc
+from google.rpc import error_details_pb2
+from grpc_status import rpc_status
+
+
+def error_info(error: grpc.aio.AioRpcError) -> error_details_pb2.ErrorInfo:
+    """The one ErrorInfo of an error; AssertionError where there is not exactly one."""
+    status = rpc_status.from_call(error)
+    assert status is not None
+    assert len(status.details) == 1
+    assert status.message == error.details()
+    info = error_details_pb2.ErrorInfo()
+    assert status.details[0].Unpack(info)
+    assert info.domain == "greenroom"
+    return info

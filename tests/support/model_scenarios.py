@@ -1,0 +1,326 @@
+"""Small fleets in trouble: who is there already, and who acts at once.
+
+The rule: as small as the trouble allows. Every interleaving of the actors is looked at, and each one more doubles them.
+"""
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from greenroom.core.keyspace import InstanceId, Key, held_key, lease_of, record_key
+from greenroom.core.policy import GatePolicy, Hold, Policy, Rule, gates_for_everything
+from greenroom.core.selectors import Selector
+from greenroom.core.transitions import Outcome
+from tests.guarantees import Story, none_forgotten, none_left_over
+from tests.support.model_actors import (
+    LATER,
+    Proxy,
+    create,
+    delete,
+    drop,
+    edit,
+    end_lease,
+    hold_rollout,
+    lift_rollout_hold,
+    look,
+    override,
+    put,
+    put_directly,
+    reconcile,
+    report,
+    retry,
+    withdraw,
+)
+from tests.support.model_etcd import ModelEtcd
+from tests.support.model_explore import Actor, At, Call, Change, Fault, World, explore, run
+
+L = InstanceId("7f")
+CARD = Key(b"v1/mdc/ns/backend/generate/7f")
+LORA = Key(CARD + b"/a-lora")
+LORA_2 = Key(CARD + b"/another")
+INSTANCE = Key(b"v1/instances/ns/backend/generate/7f")
+KEYS = (CARD, LORA, LORA_2, INSTANCE)
+
+
+def card(version: int = 1, *taints: str) -> bytes:
+    return json.dumps({"card_json": {"made": version, "runtime_config": {"taints": taints}}}).encode()
+
+
+def tainted(value: bytes) -> bytes:
+    parsed = json.loads(value)
+    parsed["card_json"]["runtime_config"]["taints"] = ["drained"]
+    return json.dumps(parsed).encode()
+
+
+def remade(value: bytes) -> bytes:
+    parsed = json.loads(value)
+    parsed["card_json"]["made"] += 1
+    return json.dumps(parsed).encode()
+
+
+def _rule(hold: Hold, component: str = "backend") -> Policy:
+    gates = {"smoke": GatePolicy(timeout_seconds=900)}
+    return Policy(rules=(Rule(selector=Selector(component=component), hold=hold, gates=gates),))
+
+
+ONE = Proxy(gates_for_everything({"smoke": 900}))
+TWO = Proxy(gates_for_everything({"smoke": 900, "latency": 600}))
+BLIND = Proxy(_rule(Hold.CARD, "another"))
+"""A replica with another policy file, whose rules match nothing here."""
+WHOLE = Proxy(_rule(Hold.CARD_AND_INSTANCE))
+HEALTH = Proxy(_rule(Hold.HEALTH))
+
+CREATED = create(ONE, CARD, card())
+LORA_CREATED = create(ONE, LORA, card(5))
+SMOKE = report(L, "smoke")
+LATENCY = report(L, "latency")
+SMOKE_FAILS = report(L, "smoke", Outcome.FAILED)
+LATENCY_FAILS = report(L, "latency", Outcome.FAILED)
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """`before` happens one after the other, then all `actors` act at once."""
+
+    before: tuple[Call, ...]
+    actors: tuple[Actor, ...]
+
+
+def _scenario(*before: Call, actors: dict[str, tuple[Call, ...]], mortal: tuple[str, ...] = ()) -> Scenario:
+    return Scenario(before, tuple(Actor(name, calls, name in mortal) for name, calls in actors.items()))
+
+
+_RELEASED = (CREATED, SMOKE)
+_BOTH_RELEASED = (CREATED, LORA_CREATED, SMOKE)
+
+SCENARIOS: dict[str, Scenario] = {
+    "two proxies register cards of one worker at once": _scenario(
+        actors={"one": (CREATED,), "two": (LORA_CREATED,), "reporter": (SMOKE, SMOKE)},
+    ),
+    "two proxies register the same card at once": _scenario(
+        actors={"one": (CREATED,), "two": (create(ONE, CARD, card(2)),), "reporter": (SMOKE,)},
+    ),
+    "two gates pass at once": _scenario(
+        create(TWO, CARD, card()),
+        actors={"smoke": (SMOKE,), "latency": (LATENCY,), "one": (reconcile(L),), "two": (reconcile(L),)},
+    ),
+    "one gate fails while the other passes": _scenario(
+        create(TWO, CARD, card()),
+        LATENCY,
+        actors={"smoke": (SMOKE,), "again": (SMOKE_FAILS,), "operator": (retry(L),), "worker": (look(TWO, CARD),)},
+    ),
+    "a verdict on one gate while the other fails": _scenario(
+        create(TWO, CARD, card()),
+        actors={"smoke": (SMOKE,), "latency": (LATENCY_FAILS,), "operator": (retry(L),)},
+    ),
+    "a card registers while it passes": _scenario(
+        CREATED,
+        actors={"worker": (LORA_CREATED,), "reporter": (SMOKE, SMOKE), "owner": (look(ONE, LORA),)},
+    ),
+    "taints change while it passes": _scenario(
+        CREATED,
+        actors={"worker": (edit(ONE, CARD, tainted), look(ONE, CARD)), "reporter": (SMOKE,), "one": (reconcile(L),)},
+    ),
+    "a card changes while it passes": _scenario(
+        CREATED,
+        actors={"worker": (edit(ONE, CARD, remade),), "reporter": (SMOKE, SMOKE), "another": (SMOKE,)},
+    ),
+    "taints and more change at once": _scenario(
+        CREATED,
+        actors={"one": (put(ONE, CARD, card(1, "t")),), "two": (put(ONE, CARD, card(2)),), "reporter": (SMOKE, SMOKE)},
+    ),
+    "a card is deleted while it passes": _scenario(
+        CREATED,
+        LORA_CREATED,
+        actors={"worker": (delete(ONE, CARD),), "reporter": (SMOKE,), "owner": (look(ONE, CARD),)},
+    ),
+    "a card is deleted while its taints change": _scenario(
+        CREATED,
+        LORA_CREATED,
+        actors={"one": (delete(ONE, CARD),), "two": (put(ONE, CARD, card(1, "t")),), "reporter": (SMOKE,)},
+    ),
+    "a card is deleted while it changes": _scenario(
+        CREATED,
+        LORA_CREATED,
+        actors={"one": (delete(ONE, CARD),), "two": (put(ONE, CARD, card(2)),), "reporter": (SMOKE,)},
+    ),
+    "a card unregisters and registers again while it passes": _scenario(
+        CREATED,
+        LORA_CREATED,
+        actors={"worker": (delete(ONE, CARD), create(ONE, CARD, card(2))), "reporter": (SMOKE, SMOKE)},
+    ),
+    "a verdict comes twice, and a card between": _scenario(
+        CREATED,
+        actors={
+            "worker": (delete(ONE, CARD), create(ONE, CARD, card(2))),
+            "reporter": (report(L, "smoke", said_again=True), SMOKE),
+        },
+    ),
+    "a rollout hold comes while it passes": _scenario(
+        CREATED,
+        actors={"operator": (hold_rollout(), lift_rollout_hold()), "reporter": (SMOKE,), "one": (reconcile(L),)},
+    ),
+    "a rollout hold is lifted and made again": _scenario(
+        CREATED,
+        hold_rollout(),
+        SMOKE,
+        actors={"operator": (lift_rollout_hold(), hold_rollout()), "one": (reconcile(L),), "two": (reconcile(L),)},
+    ),
+    "an override under a rollout hold": _scenario(
+        create(TWO, CARD, card()),
+        SMOKE_FAILS,
+        actors={"operator": (override(L),), "another": (hold_rollout(), lift_rollout_hold()), "one": (reconcile(L),)},
+    ),
+    "the lease ends while it passes": _scenario(
+        CREATED,
+        actors={
+            "etcd": (end_lease(L),),
+            "worker": (edit(ONE, CARD, tainted), LORA_CREATED),
+            "reporter": (SMOKE,),
+        },
+    ),
+    "proxies die": _scenario(
+        actors={"one": (CREATED,), "two": (CREATED, LORA_CREATED), "reporter": (SMOKE, SMOKE)},
+        mortal=("one", "reporter"),
+    ),
+    "a deadline passes as its gate does": _scenario(
+        CREATED,
+        actors={"one": (reconcile(L, LATER),), "reporter": (SMOKE,), "operator": (retry(L),), "another": (SMOKE,)},
+    ),
+    "a card registers while its deadline passes": _scenario(
+        CREATED,
+        actors={"one": (reconcile(L, LATER),), "worker": (LORA_CREATED,), "reporter": (SMOKE,)},
+    ),
+    "a release while it is dropped": _scenario(
+        CREATED,
+        actors={"operator": (drop(L),), "reporter": (SMOKE,), "worker": (look(ONE, CARD),)},
+    ),
+    "a card registers again while it is dropped": _scenario(
+        CREATED,
+        actors={
+            "operator": (drop(L),),
+            "worker": (put(ONE, CARD, card(2)), delete(ONE, CARD), create(ONE, CARD, card(3))),
+            "reporter": (SMOKE,),
+        },
+    ),
+    "edited and deleted while released": _scenario(
+        *_RELEASED,
+        actors={"one": (delete(ONE, CARD),), "two": (put(ONE, CARD, card(2)),), "owner": (look(ONE, CARD),)},
+    ),
+    "edited while withdrawn": _scenario(
+        *_BOTH_RELEASED,
+        actors={
+            "operator": (withdraw(L),),
+            "worker": (edit(ONE, CARD, tainted), look(ONE, CARD)),
+            "again": (retry(L),),
+        },
+    ),
+    "deleted while withdrawn": _scenario(
+        *_BOTH_RELEASED,
+        actors={
+            "operator": (withdraw(L, by_person=False),),
+            "worker": (delete(ONE, CARD),),
+            "reporter": (SMOKE,),
+        },
+    ),
+    "a LoRA card registers while withdrawn": _scenario(
+        *_RELEASED,
+        actors={"operator": (withdraw(L),), "worker": (LORA_CREATED, look(ONE, LORA)), "reporter": (SMOKE,)},
+    ),
+    "withdrawn, and passed again": _scenario(
+        CREATED,
+        LORA_CREATED,
+        actors={
+            "reporter": (report(L, "smoke", said_again=True), SMOKE),
+            "operator": (withdraw(L, by_person=False), withdraw(L)),
+            "another": (SMOKE,),
+        },
+    ),
+    "a live worker is put behind two proxies": _scenario(
+        put_directly(ONE, CARD, card()),
+        actors={
+            "one": (edit(ONE, CARD, tainted),),
+            "two": (create(ONE, LORA, card(5)),),
+            "operator": (withdraw(L),),
+            "reporter": (SMOKE,),
+        },
+    ),
+    "a live worker unregisters behind two proxies": _scenario(
+        put_directly(ONE, CARD, card()),
+        actors={"one": (delete(ONE, CARD),), "two": (create(ONE, LORA, card(5)),), "reporter": (SMOKE,)},
+    ),
+    "a worker registers with etcd itself and through the proxy": _scenario(
+        actors={"direct": (put_directly(ONE, CARD, card()),), "one": (CREATED,), "reporter": (SMOKE,)},
+    ),
+    "two replicas with different policies": _scenario(
+        actors={
+            "one": (CREATED,),
+            "blind": (create(BLIND, LORA, card(5)), put(BLIND, LORA, card(6))),
+            "reporter": (SMOKE,),
+        },
+    ),
+    "an instance record that was public before": _scenario(
+        put_directly(WHOLE, INSTANCE, b"{}"),
+        create(WHOLE, CARD, card()),
+        actors={
+            "one": (put(WHOLE, INSTANCE, b'{"new":1}'),),
+            "two": (delete(WHOLE, INSTANCE),),
+            "reporter": (SMOKE,),
+        },
+    ),
+    "a card and its instance record": _scenario(
+        actors={
+            "one": (create(WHOLE, INSTANCE, b"{}"),),
+            "two": (create(WHOLE, CARD, card()),),
+            "reporter": (SMOKE,),
+        },
+    ),
+    "only the health answer waits": _scenario(
+        actors={
+            "one": (create(HEALTH, CARD, card()), edit(HEALTH, CARD, remade)),
+            "two": (create(HEALTH, LORA, card(5)),),
+            "reporter": (SMOKE,),
+        },
+    ),
+}
+
+
+def classify(key: bytes) -> str | None:
+    return L if key in KEYS else None
+
+
+def start(scenario: Scenario) -> World:
+    """What is there when the actors begin. AssertionError where it breaks a guarantee already."""
+    world = World(ModelEtcd().grant(lease_of(L)), Story(), ())
+    for call in scenario.before:
+        world, faults = run(world, "before", call, classify)
+        assert not faults, faults
+    return replace(world, actors=tuple(At() for _ in scenario.actors), path=())
+
+
+def explored(name: str, change: Change = lambda ask: ask) -> tuple[int, Fault | None]:
+    """How many states a scenario has, and the first fault."""
+    scenario = SCENARIOS[name]
+
+    def ended(world: World) -> Iterator[str]:
+        yield from _come_to_rest(world, change)
+
+    return explore(scenario.actors, start(scenario), classify, ended, change)
+
+
+def _come_to_rest(world: World, change: Change) -> Iterator[str]:
+    """Nobody acts any more but a reconciler; then the owner looks at its keys, and etcd is searched."""
+    while True:
+        reached, faults = run(world, "reconciler", reconcile(L), classify, change)
+        yield from faults
+        if faults or reached.etcd is world.etcd:
+            break
+        world = reached
+    for key in KEYS:
+        yield from run(world, "owner", look(WHOLE, key), classify)[1]
+    yield from none_forgotten(world.story)
+    yield from none_left_over(world.story, ((L, key) for key in world.etcd.items if _belongs(key)))
+
+
+def _belongs(key: bytes) -> bool:
+    return key in KEYS or held_key(key) in KEYS or key == record_key(L)

@@ -1,0 +1,61 @@
+"""Errors of the control API as one line that says what to do."""
+
+import grpc
+import pytest
+from google.protobuf import any_pb2
+from google.rpc import error_details_pb2, status_pb2
+
+from greenroom.addresses import Address
+from greenroom.cli.client import in_words
+
+PLACE = Address("127.0.0.1", 2390)
+
+
+class Failed(grpc.RpcError):
+    """As grpcio raises it, with a google.rpc.Status in its trailers where `reason` is given."""
+
+    def __init__(self, code: grpc.StatusCode, details: str, reason: str = "") -> None:
+        super().__init__(details)
+        self._code, self._details, self._reason = code, details, reason
+
+    def code(self) -> grpc.StatusCode:
+        return self._code
+
+    def details(self) -> str:
+        return self._details
+
+    def trailing_metadata(self) -> tuple[tuple[str, bytes], ...]:
+        if not self._reason:
+            return ()
+        info = any_pb2.Any()
+        info.Pack(error_details_pb2.ErrorInfo(reason=self._reason, domain="greenroom"))
+        status = status_pb2.Status(code=self._code.value[0], message=self._details, details=[info])
+        return (("grpc-status-details-bin", status.SerializeToString()),)
+
+
+def test_what_the_proxy_says_is_passed_on_with_advice() -> None:
+    error = in_words(Failed(grpc.StatusCode.FAILED_PRECONDITION, "attempt 1 is stale", "STALE_ATTEMPT"), PLACE)
+    assert str(error).startswith("attempt 1 is stale (the worker changed what is checked")
+    assert error.said == "STALE_ATTEMPT"
+
+
+def test_a_reason_without_advice_is_passed_on_as_it_is() -> None:
+    error = in_words(Failed(grpc.StatusCode.INVALID_ARGUMENT, "a: is\nmissing", "INVALID_REQUEST"), PLACE)
+    assert str(error) == "a: is missing"
+
+
+@pytest.mark.parametrize("code", [grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED])
+def test_nobody_there_says_where_it_asked_and_how_to_ask_elsewhere(code: grpc.StatusCode) -> None:
+    said = str(in_words(Failed(code, "failed to connect to all addresses"), PLACE))
+    assert said.startswith("no control API answers at 127.0.0.1:2390")
+    assert "--control or GREENROOM_CONTROL" in said
+
+
+def test_another_port_of_the_proxy_is_recognised() -> None:
+    said = str(in_words(Failed(grpc.StatusCode.UNIMPLEMENTED, ""), PLACE))
+    assert "no control port" in said
+
+
+def test_anything_else_names_its_code() -> None:
+    said = str(in_words(Failed(grpc.StatusCode.INTERNAL, "boom"), PLACE))
+    assert said == "the control API at 127.0.0.1:2390 failed: INTERNAL: boom"

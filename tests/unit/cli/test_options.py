@@ -1,0 +1,47 @@
+"""What commands have in common."""
+
+import io
+
+import pytest
+from rich.console import Console
+
+from greenroom.cli.options import DEFAULT_CONTROL, connect, control_again, duration, myself, painted, say
+from greenroom.errors import SettingsError
+
+
+def test_a_wrong_control_address_is_named() -> None:
+    with pytest.raises(SettingsError, match="--control 'nowhere': is no host:port"):
+        connect("nowhere")
+
+
+def test_a_duration_is_named_by_its_option() -> None:
+    assert duration("--timeout", "2m") == 120
+    with pytest.raises(SettingsError, match="--timeout '2': '2' is no duration"):
+        duration("--timeout", "2")
+
+
+def test_printed_commands_name_the_control_port_only_where_they_must(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("GREENROOM_CONTROL", raising=False)
+    assert control_again(DEFAULT_CONTROL) == ""
+    assert control_again("127.0.0.1:9") == " --control 127.0.0.1:9"
+    monkeypatch.setenv("GREENROOM_CONTROL", "127.0.0.1:9")
+    assert control_again("127.0.0.1:9") == ""
+
+
+def test_whoever_asks_is_named_for_the_trail(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LOGNAME", "ann")
+    monkeypatch.setattr("socket.gethostname", lambda: "desk")
+    assert myself() == "ann@desk"
+
+
+def test_a_user_without_a_name_is_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In a container the user id often has no entry anywhere."""
+    monkeypatch.setattr("getpass.getuser", lambda: (_ for _ in ()).throw(KeyError("no entry")))
+    assert myself().startswith("unknown@")
+
+
+def test_states_have_colours_only_where_there_are_colours() -> None:
+    plain = io.StringIO()
+    say("a HELD b", Console(file=plain))
+    assert plain.getvalue() == "a HELD b\n"
+    assert [str(span.style) for span in painted("HELD RELEASED smoke failed").spans] == ["yellow", "green", "red"]

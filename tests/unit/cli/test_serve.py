@@ -1,0 +1,16 @@
+"""`greenroom serve` has an option for each setting."""
+
+import inspect
+
+from greenroom.cli.serve import serve
+from greenroom.settings import Settings
+
+
+def test_each_setting_is_an_option_and_the_other_way_round() -> None:
+    """A setting that can only be given as a variable would be found by nobody."""
+    assert set(inspect.signature(serve).parameters) == set(Settings.model_fields)
+
+
+def test_what_is_not_given_is_left_to_the_settings() -> None:
+    """A default here would win over the variable."""
+    assert {parameter.default for parameter in inspect.signature(serve).parameters.values()} == {None}

@@ -1,0 +1,78 @@
+"""Verdicts: what was typed, and what is said of the answer."""
+
+import pytest
+
+from greenroom.cli.client import ControlError
+from greenroom.cli.verdict import _status, _taken_apart, in_words
+from greenroom.errors import SettingsError
+from greenroom.pb.control.v1 import control_pb2 as pb
+from tests.support.shown import shown
+
+
+@pytest.mark.parametrize(
+    ("words", "by_other_means", "expected"),
+    [
+        (["0b2b", "smoke", "passed"], False, ("0b2b", "smoke", pb.OUTCOME_PASSED)),
+        (["0b2b", "smoke", "Pass"], False, ("0b2b", "smoke", pb.OUTCOME_PASSED)),
+        (["0b2b", "smoke", "fail"], False, ("0b2b", "smoke", pb.OUTCOME_FAILED)),
+        (["smoke", "inconclusive"], True, (None, "smoke", pb.OUTCOME_INCONCLUSIVE)),
+        (["smoke", "error"], True, (None, "smoke", pb.OUTCOME_ERROR)),
+    ],
+)
+def test_what_is_typed(words: list[str], by_other_means: bool, expected: tuple[object, ...]) -> None:
+    assert _taken_apart(words, by_other_means=by_other_means) == expected
+
+
+@pytest.mark.parametrize(
+    ("words", "by_other_means", "said"),
+    [
+        (["smoke", "passed"], False, "expected ID GATE OUTCOME"),
+        (["0b2b", "smoke", "passed"], True, "expected GATE OUTCOME"),
+        (["0b2b", "smoke", "ok"], False, "OUTCOME 'ok'"),
+    ],
+)
+def test_what_is_typed_wrongly(words: list[str], by_other_means: bool, said: str) -> None:
+    with pytest.raises(SettingsError, match=said):
+        _taken_apart(words, by_other_means=by_other_means)
+
+
+def test_a_gate_that_is_not_there_is_told_with_those_that_are() -> None:
+    with pytest.raises(ControlError, match=r"no gate 'latency'; its gates are: a, smoke"):
+        _status(shown(gates={"smoke": "PENDING", "a": "PASSED"}), "latency")
+
+
+@pytest.mark.parametrize(
+    ("decision", "instance", "said"),
+    [
+        (
+            pb.DECISION_RECORDED,
+            shown(gates={"smoke": "PASSED", "latency": "PENDING"}),
+            "smoke passed (attempt 2 of 6177a228983c0b2b): stored; still to be decided: latency",
+        ),
+        (
+            pb.DECISION_QUEUED,
+            shown(gates={"smoke": "PASSED"}, rollout_hold="h1"),
+            "smoke passed (attempt 2 of 6177a228983c0b2b): every gate passed, and it waits: "
+            "rollout hold h1 by ann: incident",
+        ),
+        (
+            pb.DECISION_RELEASED,
+            shown(gates={"smoke": "PASSED"}),
+            "smoke passed (attempt 2 of 6177a228983c0b2b): RELEASED, its cards are public",
+        ),
+        (
+            pb.DECISION_REJECTED,
+            shown(gates={"smoke": "FAILED"}),
+            "smoke failed (attempt 2 of 6177a228983c0b2b): REJECTED, it stays out of routing",
+        ),
+    ],
+)
+def test_what_followed(decision: "pb.Decision.ValueType", instance: pb.Instance, said: str) -> None:
+    assert in_words(pb.ReportVerdictResponse(instance=instance, decision=decision), "smoke") == said
+
+
+def test_a_repeated_verdict_is_told_as_such() -> None:
+    answer = pb.ReportVerdictResponse(
+        instance=shown(gates={"smoke": "PASSED"}), decision=pb.DECISION_RELEASED, repeated_verdict=True
+    )
+    assert "as had been said before" in in_words(answer, "smoke")

@@ -1,0 +1,48 @@
+"""The three pages. Listening is shown in tests/integration."""
+
+import httpx
+
+from greenroom.control.http import Readiness, http_app
+from greenroom.control.metrics import Metrics
+from greenroom.store.mirror import Mirror
+from tests.support.control_side import GATED, MovableClock
+from tests.support.mirroring import fed_follower, unconnected
+
+
+class Known(Readiness):
+    """Readiness without asking etcd."""
+
+    def __init__(self, *reasons: str) -> None:
+        super().__init__(fed_follower([]), unconnected())
+        self._reasons = list(reasons)
+
+    async def reasons(self) -> list[str]:
+        return self._reasons
+
+
+async def get(path: str, *reasons: str) -> httpx.Response:
+    metrics = Metrics(Mirror(GATED), clock=MovableClock(), gates=(), methods=(), version="1")
+    transport = httpx.ASGITransport(app=http_app(Known(*reasons), metrics))
+    async with httpx.AsyncClient(transport=transport, base_url="http://here") as client:
+        return await client.get(path)
+
+
+async def test_live_needs_nothing() -> None:
+    assert (await get("/live", "etcd is away")).status_code == 200
+
+
+async def test_ready_says_why_not() -> None:
+    answer = await get("/ready", "etcd is away")
+    assert (answer.status_code, answer.json()) == (503, {"ready": False, "reasons": ["etcd is away"]})
+    answer = await get("/ready")
+    assert (answer.status_code, answer.json()) == (200, {"ready": True, "reasons": []})
+
+
+async def test_metrics_are_this_programs_own() -> None:
+    answer = await get("/metrics")
+    assert 'greenroom_build_info{version="1"} 1.0' in answer.text
+    assert "python_gc" not in answer.text
+
+
+async def test_there_is_nothing_else() -> None:
+    assert (await get("/")).status_code == 404

@@ -1,0 +1,83 @@
+"""A call's outermost frame: whatever happens, one answer or one clear Status."""
+
+from typing import Any
+
+import grpc
+import pytest
+from google.rpc import status_pb2
+
+from greenroom.control.methods import STATUS_KEY, _Handler, _methods
+from greenroom.control.requests import RequestParser
+from greenroom.errors import UnknownInstance
+from greenroom.pb.control.v1 import control_pb2 as pb
+from tests.support.control_side import EventLog
+from tests.support.mirroring import fed_follower
+from tests.unit.control.test_service import service_of
+
+
+class AbortedError(Exception):
+    pass
+
+
+class Context:
+    """Keeps what a call was ended with."""
+
+    def __init__(self) -> None:
+        self.code: grpc.StatusCode | None = None
+        self.status = status_pb2.Status()
+
+    async def abort(self, code: grpc.StatusCode, details: str, trailing_metadata: Any) -> None:
+        self.code = code
+        [(key, value)] = trailing_metadata
+        assert key == STATUS_KEY
+        self.status.ParseFromString(value)
+        assert self.status.message == details
+        raise AbortedError
+
+
+def handler(answer: pb.Instance | Exception, log: EventLog | None = None) -> _Handler:
+    async def method(request: pb.GetInstanceRequest) -> pb.Instance:
+        if isinstance(answer, Exception):
+            raise answer
+        return pb.Instance(name=request.name)
+
+    return _Handler("GetInstance", method, RequestParser(pb.GetInstanceRequest), log or EventLog())
+
+
+async def test_an_answer_comes_as_bytes() -> None:
+    data = pb.GetInstanceRequest(name="instances/a").SerializeToString()
+    answer = await handler(pb.Instance()).answer(data, Context())  # type: ignore[arg-type]
+    assert pb.Instance.FromString(answer).name == "instances/a"
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (UnknownInstance("gone"), grpc.StatusCode.NOT_FOUND),
+        (grpc.aio.AioRpcError(grpc.StatusCode.UNAVAILABLE), grpc.StatusCode.UNAVAILABLE),
+        (RuntimeError("a secret"), grpc.StatusCode.INTERNAL),
+    ],
+)
+async def test_every_error_ends_as_a_status(error: Exception, code: grpc.StatusCode) -> None:
+    context, log = Context(), EventLog()
+    with pytest.raises(AbortedError):
+        await handler(error, log).answer(b"", context)  # type: ignore[arg-type]
+    assert context.code is code
+    assert len(context.status.details) == 1
+    assert "a secret" not in context.status.message
+    assert [event["event"] for event in log.events] == (["control.failed"] if code is grpc.StatusCode.INTERNAL else [])
+
+
+async def test_bytes_that_are_no_request_end_as_one_too() -> None:
+    context = Context()
+    with pytest.raises(AbortedError):
+        await handler(pb.Instance()).answer(b"\xff", context)  # type: ignore[arg-type]
+    assert context.code is grpc.StatusCode.INVALID_ARGUMENT
+
+
+async def test_each_method_of_the_proto_is_there() -> None:
+    named = {name for name, _, _ in _methods(service_of(fed_follower([])))}
+    declared = {method.name: method.input_type for method in pb.DESCRIPTOR.services_by_name["Control"].methods}
+    assert named == set(declared)
+    for name, _, request_type in _methods(service_of(fed_follower([]))):
+        assert request_type.DESCRIPTOR is declared[name]

@@ -1,0 +1,125 @@
+"""What is counted, by whom, and that no label grows without bound."""
+
+from datetime import timedelta
+
+from prometheus_client import generate_latest
+
+from greenroom.control.metrics import Metrics
+from greenroom.core.record import Record
+from greenroom.core.transitions import Outcome, deadline_passed, released, with_verdict
+from greenroom.core.verdicts import Effect
+from greenroom.relay.calls import Observer
+from greenroom.store.changes import Expired
+from greenroom.store.fenced import CarriedOut
+from greenroom.store.mirror import Mirror
+from tests.support.control_side import GATED, MovableClock
+from tests.support.mirroring import ONE, TWO, held, kv_of
+from tests.support.registering import held_record, now
+
+
+def metrics_of(mirror: Mirror | None = None, clock: MovableClock | None = None) -> Metrics:
+    methods = {"etcdserverpb.KV/Put"}
+    return Metrics(
+        mirror or Mirror(GATED), clock=clock or MovableClock(), gates={"smoke"}, methods=methods, version="1.2"
+    )
+
+
+def value(metrics: Metrics, name: str, **labels: str) -> float | None:
+    return metrics.registry.get_sample_value(f"greenroom_{name}", labels)
+
+
+def done(before: Record, after: Record, effect: Effect) -> CarriedOut:
+    return CarriedOut(ONE, before, after, effect, 7)
+
+
+def passed(record: Record) -> Record:
+    return with_verdict(record, "smoke", 1, Outcome.PASSED, reason="", reporter="ci", now=now())
+
+
+def test_a_release_counts_the_gate_and_how_long_it_was_held() -> None:
+    metrics = metrics_of()
+    before = held_record(ONE, at=now() - timedelta(seconds=40))
+    metrics.carried_out(done(before, released(passed(before), now()), Effect.RELEASED))
+    assert value(metrics, "releases_total") == 1
+    assert 39 < (value(metrics, "hold_duration_seconds_sum") or 0) < 60
+    assert 39 < (value(metrics, "gate_duration_seconds_sum", gate="smoke", outcome="passed") or 0) < 60
+
+
+def test_a_verdict_that_only_adds_to_what_was_decided_counts_no_gate_twice() -> None:
+    metrics = metrics_of()
+    before = passed(held_record(ONE))
+    metrics.carried_out(done(before, released(before, now()), Effect.RELEASED))
+    assert value(metrics, "gate_duration_seconds_count", gate="smoke", outcome="passed") is None
+
+
+def test_rejections_tell_a_reporter_from_the_clock() -> None:
+    metrics = metrics_of()
+    before = held_record(ONE)
+    failed = with_verdict(before, "smoke", 1, Outcome.FAILED, reason="", reporter="ci", now=now())
+    metrics.carried_out(done(before, failed, Effect.REJECTED))
+    metrics.carried_out(done(before, deadline_passed(before, "smoke", now()), Effect.REJECTED))
+    assert value(metrics, "rejections_total", cause="verdict") == 1
+    assert value(metrics, "rejections_total", cause="deadline") == 1
+    assert value(metrics, "gate_duration_seconds_count", gate="smoke", outcome="deadline") == 1
+
+
+def test_expiries_are_counted_by_their_last_state() -> None:
+    metrics = metrics_of()
+    metrics.expired(Expired(ONE, held_record(ONE)))
+    assert value(metrics, "expired_total", state="held") == 1
+
+
+def test_names_that_nobody_announced_share_one_label() -> None:
+    metrics = metrics_of()
+    for number in range(50):
+        metrics.verdict_given(f"gate-{number}", "passed")
+        metrics.call_refused(f"/evil.Service/Method{number}".encode(), 12)
+        metrics.call_relayed(b"\xff/%d" % number)
+    metrics.call_relayed(b"/etcdserverpb.KV/Put")
+    metrics.call_handed_over(b"")
+    assert value(metrics, "verdicts_total", gate="other", outcome="passed") == 50
+    assert value(metrics, "calls_refused_total", method="other", code="12") == 50
+    assert value(metrics, "calls_relayed_total", method="other") == 50
+    assert value(metrics, "calls_relayed_total", method="etcdserverpb.KV/Put") == 1
+    assert value(metrics, "calls_handed_over_total", method="other") == 1
+    assert len(generate_latest(metrics.registry).splitlines()) < 150
+
+
+def test_it_is_an_observer_of_the_relay() -> None:
+    metrics = metrics_of()
+    observer: Observer = metrics
+    observer.connection_opened()
+    observer.connection_opened()
+    observer.connection_closed("GOAWAY")
+    observer.upstream_failed("127.0.0.1:1", "refused")
+    observer.inspector_failed(b"/a", ValueError())
+    observer.handler_failed(b"/a", ValueError())
+    assert (value(metrics, "connections"), value(metrics, "connections_opened_total")) == (1, 2)
+    assert value(metrics, "upstream_failures_total") == 1
+    assert value(metrics, "call_bugs_total", part="inspector") == 1
+    assert value(metrics, "call_bugs_total", part="handler") == 1
+
+
+def test_gauges_are_what_the_mirror_shows() -> None:
+    clock, mirror = MovableClock(), Mirror(GATED)
+    metrics = metrics_of(mirror, clock)
+    assert (value(metrics, "instances", state="held"), value(metrics, "oldest_held_age_seconds")) == (0, 0)
+    mirror.replace(
+        [
+            *held(ONE, held_record(ONE, at=now() - timedelta(seconds=100))),
+            *held(TWO),
+            kv_of(b"\x01greenroom/rollout-holds/f", b"{}"),
+            kv_of(b"\x01greenroom/instances/abc3", b"{}"),
+        ]
+    )
+    assert value(metrics, "instances", state="held") == 2
+    assert value(metrics, "instances", state="released") == 0
+    assert 100 <= (value(metrics, "oldest_held_age_seconds") or 0) < 110
+    assert (value(metrics, "rollout_holds"), value(metrics, "unreadable_records")) == (1, 1)
+
+
+def test_the_build_says_its_version_and_fences_are_counted() -> None:
+    metrics = metrics_of()
+    metrics.fence_lost()
+    assert value(metrics, "lost_fences_total") == 1
+    assert value(metrics, "build_info", version="1.2") == 1

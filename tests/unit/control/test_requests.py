@@ -1,0 +1,136 @@
+"""What callers may ask, and how each mistake is named."""
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from greenroom.control.requests import (
+    MAX_PAGE_SIZE,
+    RequestParser,
+    instance_of,
+    new_rollout_hold,
+    page_size,
+    rollout_hold_of,
+    verdict_report,
+)
+from greenroom.core.selectors import Selector
+from greenroom.core.transitions import Outcome
+from greenroom.errors import InvalidRequest
+from greenroom.pb.control.v1 import control_pb2 as pb
+
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+def report(**fields: Any) -> pb.ReportVerdictRequest:
+    good = {"name": "instances/abc", "gate": "smoke", "attempt": 2, "outcome": pb.OUTCOME_FAILED}
+    return pb.ReportVerdictRequest(**{**good, **fields})
+
+
+def hold(hold_id: str = "", **fields: Any) -> pb.CreateRolloutHoldRequest:
+    return pb.CreateRolloutHoldRequest(
+        rollout_hold=pb.RolloutHold(**{"reason": "r", "actor": "a", **fields}), rollout_hold_id=hold_id
+    )
+
+
+def test_a_whole_verdict() -> None:
+    said = verdict_report(report(reason="why", reporter=" ci "))
+    assert (said.instance, said.gate, said.attempt, said.outcome) == ("abc", "smoke", 2, Outcome.FAILED)
+    assert (said.reason, said.reporter) == ("why", "ci")
+
+
+def test_a_reporter_without_a_name_is_unknown() -> None:
+    assert verdict_report(report()).reporter == "unknown"
+
+
+@pytest.mark.parametrize("name", ["instances/1", "instances/7fffffffffffffff"])
+def test_names_of_instances(name: str) -> None:
+    assert f"instances/{instance_of(name)}" == name
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("", "1", "instances", "instances/", "instances/0", "instances/01", "instances/A", "Instances/1"),
+        *("instances/8000000000000000", "instances/-1", "instances/1/2", "instances/1_0", "instances/0x1"),
+        *("instances/١", "instances/ 1", "instances/1\n"),
+    ],
+)
+def test_what_names_no_instance(name: str) -> None:
+    with pytest.raises(InvalidRequest, match="instances/"):
+        instance_of(name)
+
+
+def test_names_of_rollout_holds() -> None:
+    assert rollout_hold_of("rolloutHolds/freeze") == "freeze"
+    with pytest.raises(InvalidRequest, match="rolloutHolds/"):
+        rollout_hold_of("instances/freeze")
+
+
+def test_a_rollout_hold_with_everything() -> None:
+    selector = pb.Selector(model="Qwen/*", suffix="")
+    new = new_rollout_hold(hold("freeze", selector=selector, ttl=timedelta(seconds=90)), NOW)
+    assert (new.hold_id, new.reason, new.actor, new.ttl_seconds) == ("freeze", "r", "a", 90)
+    assert new.selector == Selector(model="Qwen/*")
+
+
+def test_a_rollout_hold_without_id_gets_one_of_its_own() -> None:
+    ids = {new_rollout_hold(hold(), NOW).hold_id for _ in range(10)}
+    assert len(ids) == 10
+    assert all(new_rollout_hold(hold(one), NOW).hold_id == one for one in ids)
+
+
+def test_an_expiry_is_rounded_up() -> None:
+    assert new_rollout_hold(hold(ttl=timedelta(milliseconds=1)), NOW).ttl_seconds == 1
+    assert new_rollout_hold(hold(expire_time=NOW + timedelta(seconds=1.5)), NOW).ttl_seconds == 2
+    assert new_rollout_hold(hold(), NOW).ttl_seconds is None
+
+
+@pytest.mark.parametrize(
+    ("request_", "field"),
+    [
+        (hold(reason=""), "rollout_hold.reason"),
+        (hold(actor="x" * 257), "rollout_hold.actor"),
+        (hold(actor="\x1b[2J"), "rollout_hold.actor"),
+        (hold("-a"), "rollout_hold_id"),
+        (hold("a" * 64), "rollout_hold_id"),
+        (hold("a/b"), "rollout_hold_id"),
+        (hold(ttl=timedelta(seconds=-1)), "rollout_hold.ttl"),
+        (hold(expire_time=NOW), "rollout_hold.expire_time"),
+        (hold(create_time=NOW), "rollout_hold"),
+        (pb.CreateRolloutHoldRequest(), "rollout_hold.reason"),
+    ],
+)
+def test_what_is_wrong_with_a_rollout_hold(request_: pb.CreateRolloutHoldRequest, field: str) -> None:
+    with pytest.raises(InvalidRequest) as wrong:
+        new_rollout_hold(request_, NOW)
+    assert wrong.value.metadata == {"field": field}
+
+
+def test_page_sizes() -> None:
+    assert (page_size(0), page_size(7), page_size(10**6)) == (100, 7, MAX_PAGE_SIZE)
+    with pytest.raises(InvalidRequest, match="page_size"):
+        page_size(-1)
+
+
+def test_what_a_newer_client_sends_is_refused_by_number() -> None:
+    parse = RequestParser(pb.CreateRolloutHoldRequest)
+    inner = pb.RolloutHold(reason="r").SerializeToString() + b"\xf8\x07\x01"
+    data = b"\x0a" + bytes([len(inner)]) + inner
+    with pytest.raises(InvalidRequest, match=r"field 127 of greenroom.control.v1.RolloutHold"):
+        parse(data)
+    assert parse(hold("a").SerializeToString()) == hold("a")
+
+
+@pytest.mark.parametrize("data", [b"\x0a", b"\x0a\x05ab", b"\x0a\x01\xff", b"\xff\xff"])
+def test_what_is_no_request_is_refused_in_words(data: bytes) -> None:
+    with pytest.raises(InvalidRequest, match="GetInstanceRequest"):
+        RequestParser(pb.GetInstanceRequest)(data)
+
+
+@pytest.mark.parametrize(
+    "message_type",
+    [pb.ListInstancesRequest, pb.ReportVerdictRequest, pb.ListRolloutHoldsRequest, pb.LiftRolloutHoldRequest],
+)
+def test_an_empty_request_is_one(message_type: Any) -> None:
+    assert RequestParser(message_type)(b"") == message_type()

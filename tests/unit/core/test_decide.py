@@ -1,0 +1,183 @@
+"""What should happen to an instance now, and what people are told about why not yet."""
+
+from datetime import datetime, timedelta
+
+import pytest
+
+from greenroom.core.decide import (
+    DEADLINE_GRACE_SECONDS,
+    Condition,
+    ConditionType,
+    Decision,
+    Reject,
+    Release,
+    Wait,
+    conditions,
+    decide,
+    grace_end,
+    is_ready,
+)
+from greenroom.core.policy import Hold
+from greenroom.core.record import ALREADY_PUBLIC, Record, State
+from greenroom.core.rollout_holds import RolloutHold
+from greenroom.core.selectors import Selector
+from greenroom.core.transitions import (
+    Outcome,
+    opened_as_public,
+    overridden,
+    released,
+    retried,
+    with_verdict,
+    withdrawn,
+)
+from tests.support.instances import NOW, K, entry, held_record, needs
+
+DEADLINE = NOW + timedelta(seconds=900)
+HELD = held_record(K, gates=("smoke", "chat"))
+FREEZE = RolloutHold(hold_id="freeze", reason="incident 12", actor="alice", created=NOW)
+ELSEWHERE = RolloutHold(hold_id="big", reason="x", actor="bob", selector=Selector(model="big"))
+
+
+def verdict(record: Record, gate: str, outcome: Outcome, reason: str = "", now: datetime = NOW) -> Record:
+    return with_verdict(record, gate, record.gates[gate].attempt, outcome, reason=reason, reporter="ci", now=now)
+
+
+HALF = verdict(HELD, "smoke", Outcome.PASSED)
+PASSED = verdict(HALF, "chat", Outcome.PASSED, now=NOW + timedelta(seconds=5))
+REJECTED = verdict(HELD, "smoke", Outcome.FAILED, "model not found")
+RELEASED = released(PASSED, NOW)
+WITHDRAWN = withdrawn(RELEASED, "alice", "bad", NOW, by_person=False)
+BY_PERSON = withdrawn(RELEASED, "alice", "bad", NOW, by_person=True)
+
+
+def all_passed(record: Record) -> Record:
+    return verdict(verdict(record, "smoke", Outcome.PASSED), "chat", Outcome.PASSED)
+
+
+@pytest.mark.parametrize(
+    ("record", "live_cards", "holds", "now", "decision"),
+    [
+        (HELD, 1, (), NOW, Wait(DEADLINE)),
+        (HALF, 1, (), NOW, Wait(DEADLINE)),
+        (PASSED, 1, (), NOW, Release()),
+        (PASSED, 1, (), DEADLINE + timedelta(days=9), Release()),
+        (PASSED, 0, (), NOW, Wait()),
+        (PASSED, 1, (FREEZE,), NOW, Wait()),
+        (PASSED, 1, (FREEZE,), DEADLINE, Wait()),
+        (PASSED, 1, (ELSEWHERE,), NOW, Release()),
+        (HELD, 1, (), DEADLINE, Reject("smoke")),
+        (HALF, 1, (), DEADLINE, Reject("chat")),
+        (HELD, 0, (), DEADLINE, Reject("smoke")),
+        (HELD, 1, (FREEZE,), DEADLINE, Reject("smoke")),
+        (HELD, 1, (), DEADLINE - timedelta(milliseconds=1), Wait(DEADLINE)),
+        (verdict(HALF, "chat", Outcome.ERROR), 1, (), DEADLINE, Reject("chat")),
+        (REJECTED, 1, (), DEADLINE, Wait()),
+        (RELEASED, 1, (), DEADLINE, Wait()),
+        (WITHDRAWN, 1, (), DEADLINE, Wait()),
+        (all_passed(WITHDRAWN), 1, (), NOW, Release()),
+        (all_passed(BY_PERSON), 1, (), NOW, Wait()),
+        (retried(all_passed(BY_PERSON), (), "bob", "", NOW), 1, (), NOW, Release()),
+        (overridden(BY_PERSON, "bob", "known", NOW), 1, (), NOW, Release()),
+        (overridden(REJECTED, "bob", "known", NOW), 1, (FREEZE,), NOW, Wait()),
+        (opened_as_public((entry(K),), needs(), NOW), 1, (), NOW, Wait()),
+        (held_record(K, gates=("smoke",), hold=Hold.HEALTH), 1, (), NOW, Wait(DEADLINE)),
+    ],
+    ids=[
+        "held", "half passed", "passed", "passed long ago", "no card", "on hold", "on hold past the deadline",
+        "another's hold", "deadline", "deadline of the other", "deadline without a card", "deadline on hold",
+        "just before", "error at the deadline", "rejected", "released", "withdrawn, deadline", "withdrawn, passed",
+        "withdrawn by a person, passed", "and retried", "and overridden", "overridden on hold", "served already",
+        "health",
+    ],
+)  # fmt: skip
+def test_what_is_due(
+    record: Record, live_cards: int, holds: tuple[RolloutHold, ...], now: datetime, decision: Decision
+) -> None:
+    assert decide(record, live_cards=live_cards, rollout_holds=holds, now=now) == decision
+
+
+def test_the_gate_whose_time_is_up_first_is_rejected() -> None:
+    late = retried(HELD, ("smoke",), "alice", "", NOW + timedelta(seconds=60))
+    assert decide(late, live_cards=1, rollout_holds=(), now=DEADLINE) == Reject("chat")
+
+
+@pytest.mark.parametrize(
+    ("now", "decision"),
+    [
+        (DEADLINE, Wait(DEADLINE + timedelta(seconds=30))),
+        (DEADLINE + timedelta(seconds=30), Reject("smoke")),
+        (NOW, Wait(DEADLINE + timedelta(seconds=30))),
+    ],
+)
+def test_no_rejection_while_verdicts_may_be_on_their_way(now: datetime, decision: Decision) -> None:
+    grace = DEADLINE + timedelta(seconds=30)
+    assert decide(HELD, live_cards=1, rollout_holds=(), now=now, no_rejection_before=grace) == decision
+
+
+def test_a_grace_that_is_over_changes_no_deadline() -> None:
+    assert decide(HELD, live_cards=1, rollout_holds=(), now=NOW, no_rejection_before=NOW) == Wait(DEADLINE)
+
+
+def test_the_grace_holds_no_release_back() -> None:
+    assert decide(PASSED, live_cards=1, rollout_holds=(), now=NOW, no_rejection_before=DEADLINE) == Release()
+
+
+def test_the_grace_counts_from_the_start() -> None:
+    assert grace_end(NOW) == NOW + timedelta(seconds=DEADLINE_GRACE_SECONDS)
+
+
+@pytest.mark.parametrize("state", State)
+def test_only_what_waits_can_be_ready(state: State) -> None:
+    record = PASSED.model_copy(update={"state": state})
+    assert is_ready(record, live_cards=1) == (state in (State.HELD, State.WITHDRAWN))
+
+
+def condition(
+    record: Record, kind: ConditionType, *, live_cards: int = 1, holds: tuple[RolloutHold, ...] = ()
+) -> Condition:
+    (found,) = (one for one in conditions(record, live_cards=live_cards, rollout_holds=holds) if one.type == kind)
+    return found
+
+
+NO_GPU = verdict(HALF, "chat", Outcome.ERROR, "no GPU")
+OPEN = "until 2026-03-01 12:15:00 UTC (attempt 1)"
+
+
+@pytest.mark.parametrize(
+    ("record", "live_cards", "status", "reason", "message"),
+    [
+        (HELD, 1, False, "GatesOpen", f"smoke {OPEN}; chat {OPEN}"),
+        (HALF, 1, False, "GatesOpen", f"chat {OPEN}"),
+        (NO_GPU, 1, False, "GatesOpen", f"chat {OPEN[:-1]}, last error: no GPU)"),
+        (REJECTED, 1, False, "GateFailed", f"smoke failed: model not found; chat {OPEN}"),
+        (verdict(HELD, "smoke", Outcome.FAILED), 1, False, "GateFailed", f"smoke failed; chat {OPEN}"),
+        (PASSED, 1, True, "AllPassed", "every gate passed or was overridden"),
+        (PASSED, 0, False, "NoCard", "no card is registered at the moment"),
+        (RELEASED, 0, True, "AllPassed", "every gate passed or was overridden"),
+        (all_passed(BY_PERSON), 1, False, "WithdrawnByPerson", "alice withdrew it; a retry or override ends that"),
+        (opened_as_public((entry(K),), needs(), NOW), 1, True, "AllPassed", ALREADY_PUBLIC),
+    ],
+    ids=[
+        "open", "half", "last error", "failed", "failed without a reason", "passed", "no card", "released",
+        "by a person", "served already",
+    ],
+)  # fmt: skip
+def test_why_gates_keep_it_back(record: Record, live_cards: int, status: bool, reason: str, message: str) -> None:
+    found = condition(record, ConditionType.GATES_PASSED, live_cards=live_cards)
+    assert (found.status, found.reason, found.message) == (status, reason, message)
+
+
+def test_passed_since_the_last_gate_was_decided() -> None:
+    assert condition(PASSED, ConditionType.GATES_PASSED).time == NOW + timedelta(seconds=5)
+
+
+def test_why_a_rollout_hold_keeps_it_back() -> None:
+    found = condition(PASSED, ConditionType.NOT_ON_HOLD, holds=(ELSEWHERE, FREEZE))
+    assert found == Condition(
+        ConditionType.NOT_ON_HOLD, False, "RolloutHold", "rollout hold freeze by alice: incident 12", NOW
+    )
+    assert condition(PASSED, ConditionType.NOT_ON_HOLD, holds=(ELSEWHERE,)).status
+
+
+def test_every_question_is_answered_once() -> None:
+    assert [one.type for one in conditions(HELD, live_cards=1, rollout_holds=())] == list(ConditionType)

@@ -1,0 +1,92 @@
+"""Where a key is written and read: by the record first, then where it is, then by what is to be kept back."""
+
+import pytest
+
+from greenroom.core.keyspace import Key
+from greenroom.core.place import Place, effective_hold, place_compares, place_of, where
+from greenroom.core.policy import Hold, Requirements
+from greenroom.core.record import Record, State
+from greenroom.core.snapshot import Snapshot
+from tests.support.instances import TEXT, I, K, gated, held_record, needs, snapshot
+
+HELD = held_record(K)
+RELEASED = HELD.model_copy(update={"state": State.RELEASED})
+RULE = {hold: needs("smoke", hold=hold) for hold in Hold}
+
+
+@pytest.mark.parametrize("asked", [None, *RULE.values()], ids=lambda asked: asked.hold if asked else "no rule")
+@pytest.mark.parametrize("key", [K, I])
+def test_a_key_that_is_somewhere_stays_there_whatever_the_rules(key: Key, asked: Requirements | None) -> None:
+    for record in (None, HELD, held_record(K, hold=Hold.CARD_AND_INSTANCE), held_record(K, hold=Hold.HEALTH)):
+        assert place_of(gated(key), snapshot(record, shadows=(key,)), asked) is Place.SHADOW
+        assert place_of(gated(key), snapshot(record, public=(key,)), asked) is Place.PUBLIC
+        assert place_of(gated(key), snapshot(record, shadows=(key,), public=(key,)), asked) is Place.SHADOW
+
+
+@pytest.mark.parametrize("asked", [None, *RULE.values()], ids=lambda asked: asked.hold if asked else "no rule")
+@pytest.mark.parametrize("key", [K, I])
+def test_a_released_instances_keys_are_public(key: Key, asked: Requirements | None) -> None:
+    assert place_of(gated(key), snapshot(RELEASED), asked) is Place.PUBLIC
+
+
+@pytest.mark.parametrize(
+    ("record", "asked", "card", "instance"),
+    [
+        (None, None, Place.PUBLIC, Place.PUBLIC),
+        (None, Hold.HEALTH, Place.PUBLIC, Place.PUBLIC),
+        (None, Hold.CARD, Place.SHADOW, Place.PUBLIC),
+        (None, Hold.CARD_AND_INSTANCE, Place.SHADOW, Place.SHADOW),
+        (Hold.HEALTH, None, Place.PUBLIC, Place.PUBLIC),
+        (Hold.HEALTH, Hold.HEALTH, Place.PUBLIC, Place.PUBLIC),
+        (Hold.HEALTH, Hold.CARD, Place.SHADOW, Place.PUBLIC),
+        (Hold.HEALTH, Hold.CARD_AND_INSTANCE, Place.SHADOW, Place.SHADOW),
+        (Hold.CARD, None, Place.SHADOW, Place.PUBLIC),
+        (Hold.CARD, Hold.HEALTH, Place.SHADOW, Place.PUBLIC),
+        (Hold.CARD, Hold.CARD_AND_INSTANCE, Place.SHADOW, Place.SHADOW),
+        (Hold.CARD_AND_INSTANCE, None, Place.SHADOW, Place.SHADOW),
+        (Hold.CARD_AND_INSTANCE, Hold.HEALTH, Place.SHADOW, Place.SHADOW),
+    ],
+)
+def test_a_key_that_is_nowhere_goes_by_the_record_or_its_own_rules_whichever_holds_more(
+    record: Hold | None, asked: Hold | None, card: Place, instance: Place
+) -> None:
+    seen = snapshot(held_record(hold=record) if record else None)
+    rules = RULE[asked] if asked else None
+    assert (place_of(gated(K), seen, rules), place_of(gated(I), seen, rules)) == (card, instance)
+
+
+@pytest.mark.parametrize("state", [State.HELD, State.REJECTED, State.WITHDRAWN])
+def test_every_waiting_state_keeps_back_alike(state: State) -> None:
+    assert place_of(gated(K), snapshot(HELD.model_copy(update={"state": state})), None) is Place.SHADOW
+
+
+def test_the_hold_in_force() -> None:
+    assert effective_hold(snapshot(), None) is None
+    assert effective_hold(snapshot(), RULE[Hold.CARD]) is Hold.CARD
+    assert effective_hold(snapshot(HELD), None) is Hold.CARD
+    assert effective_hold(snapshot(HELD), RULE[Hold.CARD_AND_INSTANCE]) is Hold.CARD_AND_INSTANCE
+
+
+def test_what_stands_for_a_key() -> None:
+    assert TEXT.key(where(gated(K), Place.SHADOW)) == "S(K)"
+    assert where(gated(K), Place.PUBLIC) == K
+
+
+@pytest.mark.parametrize(
+    ("record", "shadows", "public", "place", "compares"),
+    [
+        (HELD, (K,), (), Place.SHADOW, ["ver(S(K))>0"]),
+        (HELD, (), (), Place.SHADOW, ["ver(K)=0"]),
+        (None, (), (), Place.SHADOW, ["ver(K)=0"]),
+        (None, (), (), Place.PUBLIC, ["ver(S(K))=0", "ver(K)=0"]),
+        (None, (), (K,), Place.PUBLIC, ["ver(S(K))=0", "ver(K)>0"]),
+        (HELD, (), (K,), Place.PUBLIC, ["ver(S(K))=0", "ver(K)>0"]),
+        (RELEASED, (), (K,), Place.PUBLIC, ["ver(K)>0"]),
+        (RELEASED, (), (), Place.PUBLIC, []),
+    ],
+)
+def test_what_must_still_be_so(
+    record: Record | None, shadows: tuple[Key, ...], public: tuple[Key, ...], place: Place, compares: list[str]
+) -> None:
+    seen: Snapshot = snapshot(record, shadows=shadows, public=public)
+    assert [TEXT.compare(compare) for compare in place_compares(gated(K), place, seen)] == compares

@@ -1,0 +1,178 @@
+"""Policies as operators write them: what is refused, and what each instance then needs."""
+
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from greenroom.core.cards import Attributes
+from greenroom.core.policy import (
+    LARGEST_TIMEOUT_SECONDS,
+    Hold,
+    Policy,
+    Requirements,
+    check_gate_name,
+    gates_for_everything,
+)
+from greenroom.core.templates import DYNAMO_INSTANCES, GatedKey, KeyKind
+
+CARD_ATTRIBUTES = Attributes("dynamo", "backend", "generate", "Qwen", "")
+SMOKE = {"smoke": {"timeout_seconds": 900}}
+
+
+def card() -> GatedKey:
+    return gated("v1/mdc/dynamo/backend/generate/ab")
+
+
+def instance_record() -> GatedKey:
+    return gated("v1/instances/dynamo/backend/generate/ab")
+
+
+def gated(key: str) -> GatedKey:
+    everything = Policy.model_validate({"rules": [rule(hold="card+instance", selector={"component": "x"})]})
+    found = everything.gated_keys().classify(key.encode())
+    assert isinstance(found, GatedKey)
+    return found
+
+
+def rule(**fields: Any) -> dict[str, Any]:
+    return {"gates": SMOKE, **fields}
+
+
+def policy(*rules: dict[str, Any], **fields: Any) -> Policy:
+    return Policy.model_validate({"rules": rules, **fields})
+
+
+@pytest.mark.parametrize("name", ["a", "smoke", "smoke-2", "first_token", "0", "a" * 63])
+def test_gate_names(name: str) -> None:
+    assert check_gate_name(name) == name
+
+
+@pytest.mark.parametrize("name", ["", "-a", "a-", "_a", "Smoke", "a.b", "a b", "a" * 64, "smoke\n", "ü"])
+def test_gate_names_that_are_no_dns_labels_are_refused(name: str) -> None:
+    with pytest.raises(ValueError, match="is not a DNS label"):
+        check_gate_name(name)
+
+
+def test_publish_is_not_a_gates_name() -> None:
+    with pytest.raises(ValueError, match="'publish' is reserved"):
+        check_gate_name("publish")
+
+
+@pytest.mark.parametrize(
+    ("document", "complaint"),
+    [
+        ({"rulez": []}, "rulez"),
+        ({"rules": [rule(slector={})]}, "slector"),
+        ({"rules": [{"gates": {}}]}, "gates"),
+        ({"rules": [{"selector": {}}]}, "gates"),
+        ({"rules": [rule(gates={"publish": {"timeout_seconds": 1}})]}, "reserved"),
+        ({"rules": [rule(gates={"a": {"timeout_seconds": 0}})]}, "timeout_seconds"),
+        ({"rules": [rule(gates={"a": {"timeout_seconds": -1}})]}, "timeout_seconds"),
+        ({"rules": [rule(gates={"a": {"timeout_seconds": float("inf")}})]}, "timeout_seconds"),
+        ({"rules": [rule(gates={"a": {"timeout_seconds": float("nan")}})]}, "timeout_seconds"),
+        ({"rules": [rule(gates={"a": {"timeout_seconds": LARGEST_TIMEOUT_SECONDS + 1}})]}, "timeout_seconds"),
+        ({"rules": [rule(gates={"a": {}})]}, "timeout_seconds"),
+        ({"rules": [rule(gates={"a": {"timeout_seconds": 1, "retries": 2}})]}, "retries"),
+        ({"rules": [rule(hold="instance")]}, "hold"),
+        ({"rules": [rule(hold="card+instance")]}, "names the component"),
+        ({"rules": [rule(hold="card+instance", selector={"component": "*"})]}, "names the component"),
+        ({"rules": [rule(selector={"model": 7})]}, "model"),
+        ({"preset": "consul"}, "preset"),
+        ({"preset": "dynamo", "templates": [{"pattern": "/s/{instance}"}]}, "not both"),
+        (
+            {
+                "templates": [{"pattern": "/s/{instance}", "kind": "instance"}],
+                "rules": [{"gates": {"smoke": {"timeout_seconds": 1}}}],
+            },
+            "gate nothing",
+        ),
+        ({"templates": [{"pattern": "/s/{namespace}"}]}, "has no {instance}"),
+        ({"templates": [{"pattern": "/s/{instance}", "kind": "lora"}]}, "kind"),
+    ],
+)
+def test_a_wrong_policy_is_refused_and_the_field_named(document: dict[str, Any], complaint: str) -> None:
+    with pytest.raises(ValidationError) as refused:
+        Policy.model_validate(document)
+    assert complaint in str(refused.value)
+
+
+def test_no_rule_matches_no_requirements() -> None:
+    assert policy().requirements(card(), CARD_ATTRIBUTES) is None
+    assert policy(rule(selector={"model": "Llama"})).requirements(card(), CARD_ATTRIBUTES) is None
+
+
+def test_matching_rules_add_up() -> None:
+    """Their gates together; of a gate named twice the longer timeout; of two holds the stronger."""
+    found = policy(
+        rule(hold="health", gates={"smoke": {"timeout_seconds": 60}, "latency": {"timeout_seconds": 5}}),
+        rule(selector={"model": "Q*"}, gates={"smoke": {"timeout_seconds": 30}, "accuracy": {"timeout_seconds": 9}}),
+        rule(selector={"model": "Llama"}, gates={"never": {"timeout_seconds": 1}}),
+    ).requirements(card(), CARD_ATTRIBUTES)
+    assert found == Requirements(Hold.CARD, {"smoke": 60, "latency": 5, "accuracy": 9})
+
+
+def test_an_instance_record_concerns_only_rules_that_hold_it() -> None:
+    cards_only = policy(rule())
+    both = policy(rule(hold="card+instance", selector={"component": "backend"}))
+    assert cards_only.requirements(instance_record(), CARD_ATTRIBUTES) is None
+    found = both.requirements(instance_record(), CARD_ATTRIBUTES)
+    assert found == Requirements(Hold.CARD_AND_INSTANCE, {"smoke": 900})
+
+
+def test_an_unreadable_model_matches_every_rule() -> None:
+    unreadable = Attributes("dynamo", "backend", "generate", None, "")
+    assert policy(rule(selector={"model": "Llama"})).requirements(card(), unreadable) is not None
+
+
+@pytest.mark.parametrize("weaker", list(Hold))
+@pytest.mark.parametrize("stronger", list(Hold))
+def test_the_stronger_hold_wins_whatever_the_order(weaker: Hold, stronger: Hold) -> None:
+    order = [Hold.HEALTH, Hold.CARD, Hold.CARD_AND_INSTANCE]
+    expected = order[max(order.index(weaker), order.index(stronger))]
+    assert weaker.stronger(stronger) is expected
+
+
+def test_dynamos_keys_are_the_default() -> None:
+    gated_keys = policy(rule()).gated_keys()
+    assert gated_keys.prefixes == (b"v1/mdc/",)
+    assert policy(rule(), preset="dynamo").gated_keys() == gated_keys
+
+
+def test_instance_records_are_gated_where_one_rule_holds_them() -> None:
+    gated_keys = policy(rule(), rule(hold="card+instance", selector={"component": "backend"})).gated_keys()
+    assert gated_keys.prefixes == (b"v1/instances/", b"v1/mdc/")
+
+
+def test_templates_of_ones_own() -> None:
+    templates = [{"pattern": "/cards/{instance}"}, {"pattern": "/workers/{instance}", "kind": "instance"}]
+    gated_keys = policy(rule(), templates=templates).gated_keys()
+    assert gated_keys.prefixes == (b"/cards/",)
+    assert [(record.pattern, record.kind) for record in gated_keys.instance_records] == [
+        ("/workers/{instance}", KeyKind.INSTANCE)
+    ]
+    held = policy(rule(hold="card+instance", selector={"component": "x"}), templates=templates).gated_keys()
+    assert held.prefixes == (b"/cards/", b"/workers/")
+
+
+def test_addresses_are_read_from_dynamos_records_without_own_ones() -> None:
+    gated_keys = policy(rule(), templates=[{"pattern": "/cards/{instance}"}]).gated_keys()
+    assert gated_keys.instance_records == DYNAMO_INSTANCES
+
+
+def test_gates_from_the_command_line_match_every_instance() -> None:
+    found = gates_for_everything({"smoke": 900.0, "latency": 600.0}).requirements(card(), CARD_ATTRIBUTES)
+    assert found == Requirements(Hold.CARD, {"smoke": 900, "latency": 600})
+
+
+def test_no_gates_from_the_command_line_are_no_rule() -> None:
+    assert gates_for_everything({}).rules == ()
+
+
+def test_the_digest_follows_the_meaning() -> None:
+    """Replicas are warned of when they differ, so the order in which gates are written must not count."""
+    gates = {"a": {"timeout_seconds": 1}, "b": {"timeout_seconds": 2}}
+    one = policy(rule(gates=gates))
+    assert one.digest == policy(rule(gates=dict(reversed(gates.items())), hold="card")).digest
+    assert one.digest != policy(rule(gates=gates, hold="health")).digest
+    assert one.digest != policy(rule(gates={**gates, "b": {"timeout_seconds": 3}})).digest

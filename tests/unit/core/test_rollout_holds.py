@@ -1,0 +1,94 @@
+"""Rollout holds: what is stored, what they stop, and that one which cannot be read stops everything."""
+
+import json
+from datetime import timedelta
+
+import pytest
+
+from greenroom.core.rollout_holds import RolloutHold, decode, encode, matching
+from greenroom.core.selectors import Selector
+from tests.support.instances import LORA, NOW, I, K, held_record
+
+KEY = b"\x01greenroom/rollout-holds/freeze"
+RECORD = held_record(K, LORA)
+
+
+def hold(hold_id: str = "freeze", **selector: str) -> RolloutHold:
+    return RolloutHold(hold_id=hold_id, reason="incident 12", actor="alice", selector=Selector(**selector))
+
+
+def test_what_is_stored_is_read_back() -> None:
+    stored = hold(model="tiny*").model_copy(update={"created": NOW, "expires": NOW + timedelta(hours=2)})
+    assert decode(KEY, encode(stored)) == stored
+
+
+def test_the_stored_form_is_this() -> None:
+    assert json.loads(encode(hold(model="tiny*"))) == {
+        "schema_version": 1,
+        "hold_id": "freeze",
+        "reason": "incident 12",
+        "actor": "alice",
+        "selector": {"namespace": None, "component": None, "endpoint": None, "model": "tiny*", "suffix": None},
+        "created": None,
+        "expires": None,
+    }
+
+
+def test_its_key_names_it_whatever_the_value_says() -> None:
+    assert decode(KEY, encode(hold("other"))).hold_id == "freeze"
+
+
+def test_what_a_newer_proxy_added_survives() -> None:
+    value = json.dumps({**json.loads(encode(hold())), "ticket": "INC-12"}).encode()
+    assert json.loads(encode(decode(KEY, value)))["ticket"] == "INC-12"
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"schema_version": 2},
+        {"reason": ""},
+        {"actor": ""},
+        {"selector": {"region": "eu"}},
+        {"selector": {"model": 7}},
+        {"selector": "tiny*"},
+    ],
+    ids=str,
+)
+def test_one_that_cannot_be_read_stops_everything(changes: dict[str, object]) -> None:
+    """Somebody meant to stop something, and which part of it is not known."""
+    value = json.dumps({**json.loads(encode(hold(model="nothing"))), **changes}).encode()
+    unreadable = decode(KEY, value)
+    assert unreadable.hold_id == "freeze"
+    assert unreadable.stops(RECORD)
+
+
+def test_one_that_is_no_json_or_whose_name_is_no_text_stops_everything_too() -> None:
+    assert decode(KEY, b"freeze!").stops(RECORD)
+    assert decode(KEY + b"\xff", b"").hold_id == "freeze\N{REPLACEMENT CHARACTER}"
+
+
+@pytest.mark.parametrize(
+    ("selector", "stopped"),
+    [
+        ({}, True),
+        ({"model": "tiny2"}, True),
+        ({"model": "lora-*"}, True),
+        ({"model": "big"}, False),
+        ({"component": "pyw", "namespace": "dynamo"}, True),
+        ({"component": "pyw", "namespace": "prod"}, False),
+        ({"suffix": "lora-a"}, True),
+    ],
+    ids=str,
+)
+def test_it_stops_an_instance_with_any_card_that_matches(selector: dict[str, str], stopped: bool) -> None:
+    assert hold(**selector).stops(RECORD) == stopped
+
+
+def test_a_model_that_is_not_known_is_stopped() -> None:
+    assert hold(model="big").stops(held_record(I))
+
+
+def test_those_that_stop_an_instance_in_their_order() -> None:
+    holds = (hold("a"), hold("b", model="big"), hold("c", model="tiny2"))
+    assert [found.hold_id for found in matching(holds, RECORD)] == ["a", "c"]

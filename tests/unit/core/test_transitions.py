@@ -1,0 +1,449 @@
+"""The life of an instance: the whole table, then what each event does, then that no sequence breaks the rules."""
+
+from collections.abc import Callable
+from datetime import datetime, timedelta
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from greenroom.core import record as records
+from greenroom.core.decide import is_ready
+from greenroom.core.keyspace import Key
+from greenroom.core.policy import Hold
+from greenroom.core.record import ALREADY_PUBLIC, MAX_REASON_BYTES, MAX_TRANSITIONS, GateState, Record, State
+from greenroom.core.transitions import (
+    ITSELF,
+    REFUSED,
+    SETTLE,
+    TABLE,
+    Event,
+    Outcome,
+    card_added,
+    card_changed,
+    card_published,
+    deadline_passed,
+    dropped,
+    gate_of,
+    opened,
+    opened_as_public,
+    overridden,
+    released,
+    retried,
+    with_verdict,
+    withdrawn,
+)
+from greenroom.errors import StaleAttempt, UnknownGate, VerdictAlreadyGiven, WrongState
+from tests.support.instances import LORA, NAMES, NOW, I, K, entry, held_record, needs
+from tests.support.txn_text import record_text
+
+LATER = NOW + timedelta(seconds=30)
+
+
+def verdict(
+    record: Record, gate: str, outcome: Outcome, *, attempt: int | None = None, now: datetime = LATER
+) -> Record:
+    chosen = gate_of(record, gate).attempt if attempt is None else attempt
+    return with_verdict(record, gate, chosen, outcome, reason=f"{outcome}!", reporter="ci", now=now)
+
+
+def withdraw(record: Record, *, by_person: bool = False) -> Record:
+    return withdrawn(record, "alice", "bad answers", LATER, by_person=by_person)
+
+
+HELD = held_record(K, gates=("smoke", "chat"))
+PASSED = verdict(verdict(HELD, "smoke", Outcome.PASSED), "chat", Outcome.PASSED)
+RELEASED = released(PASSED, LATER)
+REJECTED = verdict(HELD, "smoke", Outcome.FAILED)
+BOTH_FAILED = verdict(REJECTED, "chat", Outcome.FAILED)
+WITHDRAWN = withdraw(RELEASED)
+EXAMPLES = {State.HELD: HELD, State.RELEASED: RELEASED, State.REJECTED: REJECTED, State.WITHDRAWN: WITHDRAWN}
+
+FIRE: dict[Event, Callable[[Record], Record]] = {
+    Event.CARD_ADDED: lambda record: card_added(record, entry(LORA), needs("smoke"), LATER),
+    Event.CARD_CHANGED: lambda record: card_changed(record, entry(K), needs("smoke"), LATER),
+    Event.GATE_PASSED: lambda record: verdict(record, "chat", Outcome.PASSED),
+    Event.GATE_FAILED: lambda record: verdict(record, "chat", Outcome.FAILED),
+    Event.GATE_UNDECIDED: lambda record: verdict(record, "chat", Outcome.INCONCLUSIVE),
+    Event.DEADLINE_PASSED: lambda record: deadline_passed(record, "chat", LATER),
+    Event.RELEASE: lambda record: released(record, LATER),
+    Event.OVERRIDE: lambda record: overridden(record, "alice", "it is known", LATER),
+    Event.RETRY: lambda record: retried(record, (), "alice", "again", LATER),
+    Event.WITHDRAW: withdraw,
+    Event.DROP: lambda record: dropped(record, "alice", "out", LATER),
+}
+PAIRS = [(state, event) for state in State for event in Event]
+OPEN = {"state": GateState.PENDING}
+
+
+def text(record: Record) -> str:
+    return record_text(record, NAMES)
+
+
+def with_an_open_gate(record: Record) -> Record:
+    """A verdict for a gate that was decided never comes to the table, so that the table must be tried without it."""
+    gates = {**record.gates, "chat": record.gates["chat"].model_copy(update=OPEN)}
+    return record.model_copy(update={"gates": gates})
+
+
+def test_the_table_has_every_pair_and_nothing_else() -> None:
+    assert set(TABLE) == set(PAIRS)
+    assert set(TABLE.values()) <= {*State, REFUSED, SETTLE}
+
+
+def test_every_event_can_be_tried() -> None:
+    assert set(FIRE) == set(Event)
+
+
+@pytest.mark.parametrize(("state", "event"), [pair for pair in PAIRS if TABLE[pair] == REFUSED])
+def test_a_refused_event_raises_and_changes_nothing(state: State, event: Event) -> None:
+    record = with_an_open_gate(EXAMPLES[state])
+    before = record.model_copy(deep=True)
+    with pytest.raises(WrongState, match=f"{event} is refused: the instance is {state}") as refused:
+        FIRE[event](record)
+    assert refused.value.metadata == {"state": state}
+    assert record == before
+
+
+@pytest.mark.parametrize(("state", "event"), [pair for pair in PAIRS if TABLE[pair] in set(State)])
+def test_a_legal_event_goes_where_the_table_says(state: State, event: Event) -> None:
+    record = EXAMPLES[state]
+    before = record.model_copy(deep=True)
+    assert FIRE[event](record).state is TABLE[state, event]
+    assert record == before, "a record is a value"
+
+
+SETTLED = [
+    (HELD, Event.GATE_PASSED, State.HELD),
+    (HELD, Event.OVERRIDE, State.HELD),
+    (HELD, Event.RETRY, State.HELD),
+    (REJECTED, Event.GATE_PASSED, State.REJECTED),
+    (REJECTED, Event.OVERRIDE, State.HELD),
+    (BOTH_FAILED, Event.OVERRIDE, State.HELD),
+    (REJECTED, Event.RETRY, State.HELD),
+    (BOTH_FAILED, Event.RETRY, State.HELD),
+    (WITHDRAWN, Event.OVERRIDE, State.HELD),
+]
+
+
+@pytest.mark.parametrize(("before", "event", "after"), SETTLED)
+def test_a_settling_event_goes_where_the_gates_say(before: Record, event: Event, after: State) -> None:
+    assert TABLE[before.state, event] == SETTLE
+    assert FIRE[event](before).state is after
+
+
+def test_every_settling_pair_is_tried_above() -> None:
+    assert {(before.state, event) for before, event, _ in SETTLED} == {
+        pair for pair, goal in TABLE.items() if goal == SETTLE
+    }
+
+
+def test_a_retry_of_one_gate_leaves_an_instance_with_another_failed_one_rejected() -> None:
+    once = retried(BOTH_FAILED, ("smoke",), "alice", "flaky", LATER)
+    assert text(once) == "REJECTED card g1 [K] smoke:PENDING#2 chat:FAILED#1"
+    assert text(retried(once, ("chat",), "alice", "flaky", LATER)) == "HELD card g1 [K] smoke:PENDING#2 chat:PENDING#2"
+
+
+def test_a_retry_without_names_is_of_every_gate_that_is_not_through() -> None:
+    assert text(retried(REJECTED, (), "alice", "", LATER)) == "HELD card g1 [K] smoke:PENDING#2 chat:PENDING#2"
+    half = verdict(HELD, "smoke", Outcome.PASSED)
+    assert text(retried(half, (), "alice", "", LATER)) == "HELD card g1 [K] smoke:PASSED#1 chat:PENDING#2"
+    assert text(retried(half, ("smoke",), "alice", "", LATER)) == "HELD card g1 [K] smoke:PENDING#2 chat:PENDING#1"
+
+
+@pytest.mark.parametrize(
+    ("names", "event"), [((), "retry"), (("chat",), "retry chat"), (("smoke", "chat"), "retry smoke chat")]
+)
+def test_the_trail_names_what_was_retried(names: tuple[str, ...], event: str) -> None:
+    assert retried(PASSED, names, "alice", "why", LATER).transitions[-1].event == event
+
+
+def test_a_retry_has_the_whole_time_again() -> None:
+    gate = retried(REJECTED, (), "alice", "", LATER).gates["smoke"]
+    assert (gate.started, gate.deadline, gate.decided, gate.reason, gate.reporter) == (
+        LATER,
+        LATER + timedelta(seconds=900),
+        None,
+        "",
+        "",
+    )
+
+
+def test_an_opening_has_every_gate_at_its_first_attempt() -> None:
+    record = opened(entry(K), needs("smoke", "chat", timeout_seconds=90.5), NOW)
+    assert text(record) == "HELD card g1 [K] smoke:PENDING#1 chat:PENDING#1"
+    assert {gate.deadline for gate in record.gates.values()} == {NOW + timedelta(seconds=90.5)}
+    assert record.first_held == NOW
+    assert (record.transitions[0].actor, record.transitions[0].from_state) == (ITSELF, None)
+
+
+def test_an_instance_that_served_already_has_nothing_left_to_pass() -> None:
+    record = opened_as_public((entry(K), entry(LORA)), needs("smoke"), NOW)
+    assert text(record) == "RELEASED card g1 [K LORA] smoke:OVERRIDDEN#1"
+    assert (record.reason, record.released, record.first_held) == (ALREADY_PUBLIC, NOW, None)
+    assert (record.gates["smoke"].reporter, record.gates["smoke"].decided) == (ITSELF, NOW)
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        (PASSED, "HELD card g2 [K LORA] smoke:PENDING#2 chat:PENDING#2 lora:PENDING#1"),
+        (REJECTED, "REJECTED card g2 [K LORA] smoke:FAILED#1 chat:PENDING#2 lora:PENDING#1"),
+        (WITHDRAWN, "WITHDRAWN card g2 [K LORA] smoke:PENDING#3 chat:PENDING#3 lora:PENDING#1"),
+    ],
+    ids=["held", "rejected", "withdrawn"],
+)
+def test_a_new_card_opens_an_attempt_of_every_gate_that_has_not_failed(before: Record, after: str) -> None:
+    assert text(card_added(before, entry(LORA), needs("lora"), LATER)) == after
+
+
+def test_a_card_registered_again_moves_to_the_end_and_one_that_changed_stays() -> None:
+    record = held_record(K, LORA)
+    assert text(card_added(record, entry(K), None, LATER)) == "HELD card g2 [LORA K] smoke:PENDING#2"
+    changed = card_changed(record, entry(K, b'{"card_json": {"display_name": "new"}}'), None, LATER)
+    assert text(changed) == "HELD card g2 [K LORA] smoke:PENDING#2"
+    assert changed.cards[0].model == "new"
+
+
+@pytest.mark.parametrize("before", [PASSED, REJECTED, WITHDRAWN], ids=lambda record: record.state)
+def test_an_instance_record_opens_no_attempt(before: Record) -> None:
+    after = card_added(before, entry(I), None, LATER)
+    assert after == before.model_copy(update={"cards": (*before.cards, entry(I))})
+    assert card_changed(after, entry(I), None, LATER) == after
+
+
+@pytest.mark.parametrize(
+    ("before", "asked", "after"),
+    [
+        (Hold.CARD, Hold.CARD_AND_INSTANCE, Hold.CARD_AND_INSTANCE),
+        (Hold.CARD, Hold.HEALTH, Hold.CARD),
+        (Hold.CARD_AND_INSTANCE, Hold.CARD, Hold.CARD_AND_INSTANCE),
+        (Hold.HEALTH, Hold.CARD, Hold.HEALTH),
+    ],
+)
+@pytest.mark.parametrize("key", [LORA, I])
+def test_the_hold_grows_with_what_comes_but_health_stays(before: Hold, asked: Hold, after: Hold, key: Key) -> None:
+    """`health` says that keys are public already; with another hold they would count as gone."""
+    assert card_added(held_record(K, hold=before), entry(key), needs("smoke", hold=asked), LATER).hold is after
+
+
+@pytest.mark.parametrize("change", [card_added, card_changed])
+def test_a_released_instance_keeps_its_gates_whatever_comes(change: Callable[..., Record]) -> None:
+    assert change(RELEASED, entry(K), needs("smoke", "more"), LATER) == RELEASED
+    assert text(card_published(RELEASED, entry(LORA))) == "RELEASED card g1 [K LORA] smoke:PASSED#1 chat:PASSED#1"
+    assert card_published(RELEASED, entry(LORA)).transitions == RELEASED.transitions
+
+
+def test_verdicts_are_kept_with_who_when_and_why() -> None:
+    gate = REJECTED.gates["smoke"]
+    assert (gate.state, gate.reason, gate.reporter, gate.decided) == (GateState.FAILED, "failed!", "ci", LATER)
+    line = REJECTED.transitions[-1]
+    assert (line.actor, line.event, line.from_state, line.to_state) == (
+        "ci",
+        "smoke failed",
+        State.HELD,
+        State.REJECTED,
+    )
+
+
+@pytest.mark.parametrize("outcome", [Outcome.INCONCLUSIVE, Outcome.ERROR])
+def test_an_undecided_attempt_may_still_be_decided(outcome: Outcome) -> None:
+    undecided = verdict(HELD, "smoke", outcome)
+    assert undecided.gates["smoke"].decided is None
+    assert undecided.gates["smoke"].deadline == HELD.gates["smoke"].deadline
+    assert verdict(undecided, "smoke", Outcome.PASSED).gates["smoke"].state is GateState.PASSED
+
+
+@pytest.mark.parametrize("outcome", [Outcome.PASSED, Outcome.FAILED])
+def test_an_equal_repeat_changes_nothing(outcome: Outcome) -> None:
+    once = verdict(HELD, "smoke", outcome)
+    assert verdict(once, "smoke", outcome, now=LATER + timedelta(seconds=1)) is once
+
+
+def test_a_repeat_after_the_release_changes_nothing() -> None:
+    assert verdict(RELEASED, "smoke", Outcome.PASSED) is RELEASED
+
+
+@pytest.mark.parametrize(
+    ("record", "outcome", "said"),
+    [
+        (PASSED, Outcome.FAILED, "decided as passed by ci; failed comes too late"),
+        (RELEASED, Outcome.FAILED, "decided as passed by ci; failed comes too late"),
+        (RELEASED, Outcome.ERROR, "decided as passed by ci; error comes too late"),
+        (REJECTED, Outcome.PASSED, "decided as failed by ci; passed comes too late"),
+        (FIRE[Event.OVERRIDE](HELD), Outcome.PASSED, "decided as overridden by alice; passed comes too late"),
+        (
+            deadline_passed(HELD, "smoke", LATER),
+            Outcome.PASSED,
+            "decided as failed by greenroom; passed comes too late",
+        ),
+    ],
+    ids=["passed", "released", "released, error", "rejected", "overridden", "by deadline"],
+)
+def test_an_attempt_has_one_outcome(record: Record, outcome: Outcome, said: str) -> None:
+    with pytest.raises(VerdictAlreadyGiven, match=said) as refused:
+        verdict(record, "smoke", outcome)
+    assert refused.value.metadata["gate"] == "smoke"
+
+
+@pytest.mark.parametrize("attempt", [0, 1, 3])
+def test_a_verdict_for_another_attempt_is_stale_even_if_it_would_repeat_the_last(attempt: int) -> None:
+    record = card_added(PASSED, entry(LORA), None, LATER)
+    with pytest.raises(StaleAttempt, match="is at attempt 2") as refused:
+        verdict(record, "smoke", Outcome.PASSED, attempt=attempt)
+    assert refused.value.metadata == {"gate": "smoke", "current_attempt": "2"}
+
+
+def test_a_verdict_from_before_a_withdrawal_does_not_release_again() -> None:
+    with pytest.raises(StaleAttempt):
+        verdict(WITHDRAWN, "smoke", Outcome.PASSED, attempt=1)
+
+
+@pytest.mark.parametrize("call", [
+    lambda: verdict(HELD, "nope", Outcome.PASSED, attempt=1),
+    lambda: retried(HELD, ("smoke", "nope"), "alice", "", LATER),
+    lambda: deadline_passed(HELD, "nope", LATER),
+])  # fmt: skip
+def test_an_unknown_gate_is_answered_with_those_that_there_are(call: Callable[[], Record]) -> None:
+    with pytest.raises(UnknownGate, match="no gate 'nope'; its gates are: chat, smoke"):
+        call()
+
+
+@pytest.mark.parametrize(
+    ("before", "reason"),
+    [
+        (HELD, "no verdict within 900 s"),
+        (verdict(HELD, "smoke", Outcome.ERROR), "no verdict within 900 s; last: error: error!"),
+    ],
+)
+def test_a_deadline_says_what_was_last_heard(before: Record, reason: str) -> None:
+    gate = deadline_passed(before, "smoke", LATER).gates["smoke"]
+    assert (gate.state, gate.reason, gate.reporter, gate.decided) == (GateState.FAILED, reason, ITSELF, LATER)
+
+
+@pytest.mark.parametrize("outcome", [Outcome.PASSED, Outcome.FAILED])
+def test_a_deadline_does_not_undo_what_was_decided_in_time(outcome: Outcome) -> None:
+    record = verdict(HELD, "smoke", outcome)
+    with pytest.raises(WrongState):
+        deadline_passed(record, "smoke", LATER)
+
+
+def test_an_override_leaves_what_passed_and_names_who_answers_for_the_rest() -> None:
+    record = overridden(verdict(HELD, "smoke", Outcome.PASSED), "alice", "known flake", LATER)
+    assert text(record) == "HELD card g1 [K] smoke:PASSED#1 chat:OVERRIDDEN#1"
+    assert (record.gates["chat"].reporter, record.gates["chat"].reason) == ("alice", "known flake")
+
+
+def test_a_withdrawal_takes_back_everything_that_passed() -> None:
+    assert text(withdraw(RELEASED)) == "WITHDRAWN card g1 [K] smoke:PENDING#2 chat:PENDING#2"
+    assert withdraw(RELEASED).withdrawn_by == ""
+    assert withdraw(RELEASED, by_person=True).withdrawn_by == "alice"
+
+
+def test_an_instance_that_served_before_is_like_any_other_once_it_was_withdrawn() -> None:
+    again = withdraw(opened_as_public((entry(K),), needs("smoke"), NOW))
+    assert again.reason == ""
+    assert again.gates["smoke"].reason == ""
+
+
+@pytest.mark.parametrize("event", [Event.RETRY, Event.OVERRIDE])
+def test_only_a_persons_retry_or_override_ends_a_persons_withdrawal(event: Event) -> None:
+    record = withdraw(RELEASED, by_person=True)
+    everything = verdict(verdict(record, "smoke", Outcome.PASSED), "chat", Outcome.PASSED)
+    assert everything.withdrawn_by == "alice"
+    assert not is_ready(everything, live_cards=1)
+    assert is_ready(FIRE[event](everything), live_cards=1)
+
+
+def test_a_withdrawn_instance_whose_gate_fails_is_rejected_and_still_withdrawn_by_its_person() -> None:
+    record = verdict(withdraw(RELEASED, by_person=True), "smoke", Outcome.FAILED)
+    assert (record.state, record.withdrawn_by) == (State.REJECTED, "alice")
+
+
+def test_a_drop_keeps_the_attempts_so_that_a_late_verdict_stays_stale() -> None:
+    record = card_added(dropped(PASSED, "alice", "out", LATER), entry(K), None, LATER)
+    assert text(record) == "HELD card g2 [K] smoke:PENDING#2 chat:PENDING#2"
+
+
+def test_long_reasons_keep_their_end_wherever_they_are_stored() -> None:
+    reason = "a" * 5000 + "the end"
+    gate = with_verdict(HELD, "smoke", 1, Outcome.FAILED, reason=reason, reporter="ci", now=LATER)
+    for stored in (gate.gates["smoke"].reason, gate.transitions[-1].reason, withdrawn(
+        RELEASED, "alice", reason, LATER, by_person=True).transitions[-1].reason,
+        overridden(HELD, "alice", reason, LATER).gates["smoke"].reason,
+        dropped(HELD, "alice", reason, LATER).transitions[-1].reason):  # fmt: skip
+        assert len(stored) == MAX_REASON_BYTES
+        assert stored.endswith("the end")
+
+
+Step = Callable[[Record], Record]
+
+
+def steps() -> st.SearchStrategy[Step]:
+    """Any event, as anybody might cause it: verdicts for old attempts, retries of one gate, releases too soon."""
+    gates = st.sampled_from(["smoke", "chat", "lora"])
+    verdicts = st.builds(
+        lambda gate, attempt, outcome: lambda record: verdict(record, gate, outcome, attempt=attempt),
+        gates,
+        st.one_of(st.none(), st.integers(1, 4)),
+        st.sampled_from(Outcome),
+    )
+    keys, names = st.sampled_from([K, LORA, I]), st.sampled_from([(), ("smoke",), ("chat",)])
+    holds = st.sampled_from(Hold)
+    return st.one_of(
+        verdicts,
+        st.builds(
+            lambda key, hold: lambda at: card_added(at, entry(key), needs("lora", hold=hold), LATER), keys, holds
+        ),
+        st.builds(lambda key: lambda record: card_changed(record, entry(key), None, LATER), keys),
+        st.builds(lambda gate: lambda record: deadline_passed(record, gate, LATER), gates),
+        st.builds(lambda chosen: lambda record: retried(record, chosen, "alice", "why", LATER), names),
+        st.builds(lambda person: lambda record: withdraw(record, by_person=person), st.booleans()),
+        st.sampled_from([_release_if_ready, FIRE[Event.OVERRIDE], FIRE[Event.DROP]]),
+    )
+
+
+def _release_if_ready(record: Record) -> Record:
+    return released(record, LATER) if is_ready(record, live_cards=len(record.cards)) else record
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.lists(steps(), max_size=25))
+def test_no_sequence_of_events_breaks_the_rules(sequence: list[Step]) -> None:
+    record = HELD
+    for step in sequence:
+        before = record
+        copy = before.model_copy(deep=True)
+        try:
+            record = step(before)
+        except (WrongState, StaleAttempt, VerdictAlreadyGiven, UnknownGate):
+            record = before
+        assert before == copy, "the record that an event starts from is a value"
+        _check_step(before, record)
+        _check(record)
+
+
+def _check_step(before: Record, after: Record) -> None:
+    for name, gate in before.gates.items():
+        later = after.gates[name]
+        assert later.attempt >= gate.attempt, "attempts never go down"
+        if later.attempt == gate.attempt and not gate.state.is_open:
+            assert later.state in (gate.state, GateState.OVERRIDDEN), "an attempt has one outcome"
+        if gate.state is GateState.FAILED and later.state is not GateState.FAILED:
+            last = after.transitions[-1].event
+            assert last.startswith("retry") or last in ("override", "withdraw"), "FAILED stays until a person retries"
+    assert after.generation >= before.generation
+    if after.state is State.RELEASED and before.state is not State.RELEASED:
+        assert all(gate.state.is_through for gate in before.gates.values()), "never early"
+
+
+def _check(record: Record) -> None:
+    failed = any(gate.state is GateState.FAILED for gate in record.gates.values())
+    through = all(gate.state.is_through for gate in record.gates.values())
+    assert failed == (record.state is State.REJECTED), "a failed gate and REJECTED are the same"
+    assert through or record.state is not State.RELEASED, "what is released has passed"
+    assert not record.withdrawn_by or record.state in (State.WITHDRAWN, State.REJECTED)
+    assert len({card.key for card in record.cards}) == len(record.cards), "a key is listed once"
+    assert len(record.transitions) <= MAX_TRANSITIONS
+    assert record.transitions[0].event == "opened"
+    assert records.decode(records.encode(record), "R") == record, "what is stored is read back"

@@ -1,0 +1,241 @@
+"""Operations on an instance as they are sent: what makes it ready is one Txn with the release."""
+
+from collections.abc import Callable
+from datetime import datetime, timedelta
+
+import pytest
+
+from greenroom.core import record as records
+from greenroom.core.policy import Hold
+from greenroom.core.record import Record
+from greenroom.core.rollout_holds import RolloutHold
+from greenroom.core.selectors import Selector
+from greenroom.core.snapshot import Snapshot
+from greenroom.core.transitions import Outcome, overridden, released, retried, with_verdict, withdrawn
+from greenroom.core.verdicts import MoreKeys, Plan, Planned, Unchanged, edit, reconcile, verdict, withdrawal
+from greenroom.errors import StaleAttempt, UnknownInstance, VerdictAlreadyGiven, WrongState
+from tests.support.instances import INSTANCE, LORA, NAMES, NOW, TEXT, K, held_record, snapshot
+from tests.support.txn_text import record_text
+
+LATER = NOW + timedelta(seconds=30)
+AFTER_THE_DEADLINE = NOW + timedelta(seconds=901)
+RELEASE = "mod(R)=7 | mod(S(K))=20 | mod(S*)<101 | mod(H)<101 | mod(B)=0 || put K lease; del S*; put R keep"
+ALONE = "mod(R)=7 || put R keep"
+FREEZE = RolloutHold(hold_id="freeze", reason="incident", actor="alice")
+HELD = held_record(K)
+TWO_GATES = held_record(K, gates=("smoke", "chat"))
+
+
+def after(record: Record, outcome: Outcome, gate: str = "smoke") -> Record:
+    return with_verdict(record, gate, record.gates[gate].attempt, outcome, reason="", reporter="ci", now=NOW)
+
+
+def report(outcome: Outcome, seen: Snapshot, gate: str = "smoke", attempt: int = 1, now: datetime = LATER) -> Plan:
+    return verdict(gate, attempt, outcome, reason="why", reporter="ci")(seen, now)
+
+
+def told(plan: Plan) -> tuple[str, str, str]:
+    """Effect, Txn and record; the record in the Txn is the one that the plan tells."""
+    assert isinstance(plan, Planned)
+    assert records.decode(plan.txn.success[-1].request_put.value, "R") == plan.record
+    return plan.effect.value, TEXT.txn(plan.txn), record_text(plan.record, NAMES)
+
+
+def test_row_10_the_last_verdict_and_the_release_are_one_txn() -> None:
+    assert told(report(Outcome.PASSED, snapshot(HELD, shadows=(K,)))) == (
+        "released",
+        RELEASE,
+        "RELEASED card g1 [K] smoke:PASSED#1",
+    )
+
+
+def test_row_9_a_verdict_that_leaves_another_gate_open_is_stored_alone() -> None:
+    assert told(report(Outcome.PASSED, snapshot(TWO_GATES, shadows=(K,)))) == (
+        "stored",
+        ALONE,
+        "HELD card g1 [K] smoke:PASSED#1 chat:PENDING#1",
+    )
+
+
+@pytest.mark.parametrize("outcome", [Outcome.INCONCLUSIVE, Outcome.ERROR])
+def test_row_9_an_undecided_attempt_is_stored(outcome: Outcome) -> None:
+    effect, txn, record = told(report(outcome, snapshot(HELD, shadows=(K,))))
+    assert (effect, txn, record) == ("stored", ALONE, f"HELD card g1 [K] smoke:{outcome.upper()}#1")
+
+
+def test_row_9_a_failed_gate_rejects() -> None:
+    assert told(report(Outcome.FAILED, snapshot(HELD, shadows=(K,)))) == (
+        "rejected",
+        ALONE,
+        "REJECTED card g1 [K] smoke:FAILED#1",
+    )
+
+
+def test_row_9_a_second_failed_gate_is_no_second_rejection() -> None:
+    seen = snapshot(after(TWO_GATES, Outcome.FAILED, "chat"), shadows=(K,))
+    assert told(report(Outcome.FAILED, seen))[0] == "stored"
+
+
+@pytest.mark.parametrize(
+    "seen",
+    [snapshot(HELD, shadows=(K,), rollout_holds=(FREEZE,)), snapshot(HELD)],
+    ids=["rollout hold", "no card"],
+)
+def test_row_9_a_last_verdict_that_may_not_release_is_stored_alone(seen: Snapshot) -> None:
+    assert told(report(Outcome.PASSED, seen)) == ("stored", ALONE, "HELD card g1 [K] smoke:PASSED#1")
+
+
+def test_a_rollout_hold_for_others_stops_nothing() -> None:
+    other = FREEZE.model_copy(update={"selector": Selector(model="big")})
+    assert told(report(Outcome.PASSED, snapshot(HELD, shadows=(K,), rollout_holds=(other,))))[0] == "released"
+
+
+def test_a_verdict_after_the_deadline_that_nobody_enforced_counts() -> None:
+    seen = snapshot(HELD, shadows=(K,))
+    assert told(report(Outcome.PASSED, seen, now=AFTER_THE_DEADLINE))[0] == "released"
+
+
+def test_a_verdict_releases_what_was_withdrawn_unless_a_person_did_it() -> None:
+    taken = withdrawn(released(after(HELD, Outcome.PASSED), NOW), "alice", "bad", NOW, by_person=False)
+    assert told(report(Outcome.PASSED, snapshot(taken, shadows=(K,)), attempt=2)) == (
+        "released",
+        RELEASE,
+        "RELEASED card g1 [K] smoke:PASSED#2",
+    )
+    by_person = taken.model_copy(update={"withdrawn_by": "alice"})
+    assert told(report(Outcome.PASSED, snapshot(by_person, shadows=(K,)), attempt=2)) == (
+        "stored",
+        ALONE,
+        "WITHDRAWN card g1 [K] smoke:PASSED#2",
+    )
+
+
+def test_a_failed_gate_of_a_withdrawn_instance_rejects_it() -> None:
+    taken = withdrawn(released(after(HELD, Outcome.PASSED), NOW), "alice", "bad", NOW, by_person=False)
+    assert told(report(Outcome.FAILED, snapshot(taken, shadows=(K,)), attempt=2))[0] == "rejected"
+
+
+@pytest.mark.parametrize(
+    "record",
+    [after(TWO_GATES, Outcome.PASSED), released(after(HELD, Outcome.PASSED), NOW)],
+    ids=lambda record: record.state,
+)
+def test_an_equal_repeat_writes_nothing(record: Record) -> None:
+    assert report(Outcome.PASSED, snapshot(record, shadows=(K,))) == Unchanged(record)
+
+
+def test_what_a_transition_refuses_is_raised() -> None:
+    seen = snapshot(after(HELD, Outcome.FAILED), shadows=(K,))
+    with pytest.raises(VerdictAlreadyGiven):
+        report(Outcome.PASSED, seen)
+    with pytest.raises(StaleAttempt):
+        report(Outcome.PASSED, seen, attempt=2)
+
+
+ANY: list[Callable[[Snapshot, datetime], Plan]] = [
+    verdict("smoke", 1, Outcome.PASSED, reason="", reporter="ci"),
+    reconcile(None),
+    withdrawal("alice", "bad", by_person=True),
+    edit(lambda record, now: retried(record, (), "alice", "", now)),
+]
+
+
+@pytest.mark.parametrize("planner", ANY, ids=["verdict", "reconcile", "withdrawal", "edit"])
+def test_an_instance_that_is_not_there(planner: Callable[[Snapshot, datetime], Plan]) -> None:
+    with pytest.raises(UnknownInstance, match=INSTANCE) as refused:
+        planner(snapshot(), LATER)
+    assert refused.value.metadata == {"instance": INSTANCE}
+
+
+def test_hold_health_needs_to_see_its_public_cards_before_it_releases() -> None:
+    record = held_record(K, hold=Hold.HEALTH)
+    assert report(Outcome.PASSED, snapshot(record, asked=())) == MoreKeys()
+    assert told(report(Outcome.PASSED, snapshot(record, public=(K,), asked=(K,)))) == (
+        "released",
+        "mod(R)=7 | mod(S*)<101 | mod(H)<101 | mod(B)=0 || del S*; put R keep",
+        "RELEASED health g1 [K] smoke:PASSED#1",
+    )
+    assert told(report(Outcome.PASSED, snapshot(record, asked=(K,))))[0] == "stored"
+
+
+def test_hold_health_releases_a_card_that_its_own_rules_held() -> None:
+    record = held_record(K, LORA, hold=Hold.HEALTH)
+    effect, txn, _ = told(report(Outcome.PASSED, snapshot(record, shadows={LORA: 22}, public=(K,))))
+    assert effect == "released"
+    assert txn.endswith("|| put LORA lease; del S*; put R keep")
+
+
+def test_the_reconciler_releases_what_is_ready() -> None:
+    seen = snapshot(after(HELD, Outcome.PASSED), shadows=(K,))
+    assert told(reconcile(None)(seen, LATER)) == ("released", RELEASE, "RELEASED card g1 [K] smoke:PASSED#1")
+
+
+def test_the_reconciler_rejects_at_the_deadline_and_not_within_the_grace() -> None:
+    seen = snapshot(HELD, shadows=(K,))
+    assert told(reconcile(None)(seen, AFTER_THE_DEADLINE)) == (
+        "rejected",
+        ALONE,
+        "REJECTED card g1 [K] smoke:FAILED#1",
+    )
+    grace = AFTER_THE_DEADLINE + timedelta(seconds=1)
+    assert reconcile(grace)(seen, AFTER_THE_DEADLINE) == Unchanged(HELD)
+
+
+@pytest.mark.parametrize(
+    "seen",
+    [
+        snapshot(HELD, shadows=(K,)),
+        snapshot(after(HELD, Outcome.PASSED)),
+        snapshot(after(HELD, Outcome.PASSED), shadows=(K,), rollout_holds=(FREEZE,)),
+        snapshot(after(HELD, Outcome.FAILED), shadows=(K,)),
+        snapshot(released(after(HELD, Outcome.PASSED), NOW), public=(K,)),
+    ],
+    ids=["gates open", "no card", "rollout hold", "rejected", "released"],
+)
+def test_the_reconciler_leaves_the_rest_alone(seen: Snapshot) -> None:
+    assert reconcile(None)(seen, LATER) == Unchanged(seen.record)  # type: ignore[arg-type]
+
+
+def test_the_reconciler_looks_at_public_cards_with_hold_health() -> None:
+    record = after(held_record(K, hold=Hold.HEALTH), Outcome.PASSED)
+    assert reconcile(None)(snapshot(record, asked=()), LATER) == MoreKeys()
+    assert told(reconcile(None)(snapshot(record, public=(K,)), LATER))[0] == "released"
+
+
+def test_row_14_a_withdrawal_looks_at_every_listed_card_first() -> None:
+    record = released(after(held_record(K, LORA), Outcome.PASSED), NOW)
+    planner = withdrawal("alice", "bad answers", by_person=True)
+    assert planner(snapshot(record, asked=(K,)), LATER) == MoreKeys()
+    assert told(planner(snapshot(record, public={K: 41}), LATER)) == (
+        "withdrawn",
+        "mod(R)=7 | mod(K)=41 | mod(LORA)=0 | mod(B)=0 || put S(K) lease; del K; put R keep",
+        "WITHDRAWN card g1 [K LORA] smoke:PENDING#2",
+    )
+
+
+def test_a_withdrawal_of_what_is_not_released_is_refused() -> None:
+    with pytest.raises(WrongState):
+        withdrawal("alice", "bad", by_person=True)(snapshot(HELD, shadows=(K,)), LATER)
+
+
+OVERRIDE = edit(lambda record, now: overridden(record, "alice", "known flake", now))
+
+
+@pytest.mark.parametrize("record", [HELD, after(HELD, Outcome.FAILED)], ids=lambda record: record.state)
+def test_an_override_releases_in_the_same_txn(record: Record) -> None:
+    assert told(OVERRIDE(snapshot(record, shadows=(K,)), LATER)) == (
+        "released",
+        RELEASE,
+        "RELEASED card g1 [K] smoke:OVERRIDDEN#1",
+    )
+
+
+def test_row_9_an_override_under_a_rollout_hold_is_queued() -> None:
+    seen = snapshot(after(HELD, Outcome.FAILED), shadows=(K,), rollout_holds=(FREEZE,))
+    assert told(OVERRIDE(seen, LATER)) == ("stored", ALONE, "HELD card g1 [K] smoke:OVERRIDDEN#1")
+
+
+def test_row_9_a_retry() -> None:
+    plan = edit(lambda record, now: retried(record, (), "alice", "", now))
+    seen = snapshot(after(HELD, Outcome.FAILED), shadows=(K,))
+    assert told(plan(seen, LATER)) == ("stored", ALONE, "HELD card g1 [K] smoke:PENDING#2")

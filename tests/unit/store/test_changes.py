@@ -1,0 +1,46 @@
+"""Who subscribed learns of everything, however late it asks."""
+
+import asyncio
+
+import pytest
+
+from greenroom.store.changes import Changes, Expired, Feed
+from tests.support.mirroring import ONE, TWO
+from tests.support.registering import held_record
+
+
+async def test_what_came_since_the_last_call_comes_as_one() -> None:
+    feed = Feed()
+    expired = Expired(TWO, held_record(TWO))
+    with feed.subscribe() as changes:
+        feed.publish(Changes(frozenset({ONE})))
+        feed.publish(Changes(frozenset({TWO}), (expired,)))
+        assert await changes.next() == Changes(frozenset({ONE, TWO}), (expired,))
+
+
+async def test_each_subscriber_gets_its_own_copy() -> None:
+    feed = Feed()
+    with feed.subscribe() as quick, feed.subscribe() as slow:
+        feed.publish(Changes(frozenset({ONE})))
+        assert (await quick.next()).instances == {ONE}
+        feed.publish(Changes(everything=True))
+        assert await slow.next() == Changes(frozenset({ONE}), everything=True)
+        assert await quick.next() == Changes(everything=True)
+
+
+async def test_with_nothing_new_it_waits() -> None:
+    feed = Feed()
+    with feed.subscribe() as changes:
+        feed.publish(Changes(frozenset({ONE})))
+        await changes.next()
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(changes.next(), 0.001)
+
+
+async def test_after_the_block_nothing_is_kept_for_it() -> None:
+    feed = Feed()
+    with feed.subscribe() as changes:
+        pass
+    feed.publish(Changes(frozenset({ONE})))
+    with pytest.raises(TimeoutError):
+        await asyncio.wait_for(changes.next(), 0.001)

@@ -1,0 +1,128 @@
+"""What the mirror shows after etcd's keys and events, and which instances it says they touched."""
+
+from greenroom.core.keyspace import ROLLOUT_HOLDS, record_key, shadow_key
+from greenroom.core.policy import Hold
+from greenroom.core.record import State
+from greenroom.store.mirror import Mirror
+from tests.support.control_side import GATED
+from tests.support.mirroring import ONE, TWO, delete_event, held, kv_of, put_event, record_kv, shadow_kv
+from tests.support.registering import card_key, card_value, held_record, instance_record, instance_record_key
+
+HOLD = ROLLOUT_HOLDS + b"freeze"
+HOLD_VALUE = b'{"hold_id": "freeze", "reason": "incident", "actor": "ops"}'
+
+
+def mirror_of(*kvs: object) -> Mirror:
+    mirror = Mirror(GATED)
+    mirror.replace(list(kvs))  # type: ignore[arg-type]
+    return mirror
+
+
+def test_a_record_and_its_shadow_make_a_held_instance() -> None:
+    one = mirror_of(*held(ONE)).instance(ONE)
+    assert one is not None
+    assert (one.record.state, one.revision, one.held, one.live_cards) == (State.HELD, 7, {card_key(ONE)}, 1)
+
+
+def test_events_say_whom_they_touched() -> None:
+    mirror = mirror_of()
+    assert mirror.apply([put_event(*_pair(record_kv(ONE)))]).instances == {ONE}
+    assert mirror.apply([put_event(shadow_key(TWO, card_key(TWO)), card_value())]).instances == {TWO}
+    assert mirror.apply([put_event(b"\x01greenroom/budget", b"{}")]).instances == frozenset()
+
+
+def _pair(kv: object) -> tuple[bytes, bytes]:
+    return kv.key, kv.value  # type: ignore[attr-defined]
+
+
+def test_a_deleted_shadow_is_no_live_card() -> None:
+    mirror = mirror_of(*held(ONE))
+    assert mirror.apply([delete_event(shadow_key(ONE, card_key(ONE)))]).instances == {ONE}
+    assert mirror.instance(ONE).live_cards == 0  # type: ignore[union-attr]
+
+
+def test_a_record_that_vanishes_has_expired_and_is_handed_out_as_last_seen() -> None:
+    mirror = mirror_of(*held(ONE))
+    events = [delete_event(shadow_key(ONE, card_key(ONE))), delete_event(record_key(ONE))]
+    changes = mirror.apply(events)
+    assert [(gone.instance, gone.record.state) for gone in changes.expired] == [(ONE, State.HELD)]
+    assert mirror.instance(ONE) is None
+    assert mirror.apply(events).expired == ()
+
+
+def test_what_a_fresh_read_lacks_has_expired_meanwhile() -> None:
+    mirror = mirror_of(*held(ONE), *held(TWO), kv_of(HOLD, HOLD_VALUE))
+    changes = mirror.replace(held(TWO))
+    assert [gone.instance for gone in changes.expired] == [ONE]
+    assert changes.everything
+    assert [one.instance for one in mirror.instances()] == [TWO]
+    assert mirror.rollout_holds == ()
+
+
+def test_with_hold_health_registered_cards_are_believed_to_be_public() -> None:
+    record = held_record(ONE, hold=Hold.HEALTH)
+    assert mirror_of(record_kv(ONE, record)).instance(ONE).live_cards == 1  # type: ignore[union-attr]
+
+
+def test_any_change_of_the_rollout_holds_concerns_everything() -> None:
+    mirror = mirror_of(*held(ONE))
+    assert mirror.apply([put_event(HOLD, HOLD_VALUE)]).everything
+    assert [hold.hold_id for hold in mirror.rollout_holds] == ["freeze"]
+    assert mirror.apply([delete_event(HOLD)]).everything
+    assert mirror.rollout_holds == ()
+
+
+def test_a_record_that_cannot_be_read_is_kept_apart_until_it_can() -> None:
+    mirror = mirror_of(kv_of(record_key(ONE), b"{}"))
+    assert mirror.instance(ONE) is None
+    assert list(mirror.unreadable) == [ONE]
+    mirror.apply([put_event(*_pair(record_kv(ONE)))])
+    assert mirror.unreadable == {}
+    mirror.apply([put_event(record_key(ONE), b"[]")])
+    assert mirror.instance(ONE) is None
+    assert mirror.apply([delete_event(record_key(ONE))]).expired == ()
+    assert mirror.unreadable == {}
+
+
+def test_an_unreadable_record_in_a_fresh_read_is_no_expiry() -> None:
+    mirror = mirror_of(*held(ONE))
+    assert mirror.replace([kv_of(record_key(ONE), b"{}")]).expired == ()
+
+
+def test_keys_that_others_put_into_our_area_harm_nothing() -> None:
+    mirror = mirror_of()
+    for key in (b"\x01greenroom/held/x", b"\x01greenroom/instances/\xff\xfe", b"\x01greenroom/held/\xff/k"):
+        mirror.apply([put_event(key, b"1"), delete_event(key)])
+    assert list(mirror.instances()) == []
+
+
+def test_the_address_follows_the_public_instance_record() -> None:
+    mirror = mirror_of(*held(ONE))
+    key = instance_record_key(ONE)
+    assert mirror.apply_addresses([put_event(key, instance_record(ONE, "10.0.0.7:1"))]).instances == {ONE}
+    assert mirror.address(ONE) == "10.0.0.7:1"
+    assert mirror.instance(ONE).address == "10.0.0.7:1"  # type: ignore[union-attr]
+    mirror.apply_addresses([put_event(key, b"says nothing")])
+    assert mirror.address(ONE) is None
+    mirror.apply_addresses([put_event(key, instance_record(ONE, "10.0.0.8:1")), delete_event(key)])
+    assert mirror.address(ONE) is None
+
+
+def test_a_held_instance_record_gives_the_address_and_its_release_keeps_it() -> None:
+    key = instance_record_key(ONE)
+    shadow = shadow_kv(ONE, key, instance_record(ONE, "10.0.0.7:1"))  # type: ignore[arg-type]
+    mirror = mirror_of(*held(ONE), shadow)
+    assert mirror.address(ONE) == "10.0.0.7:1"
+    mirror.apply_addresses([put_event(key, instance_record(ONE, "10.0.0.7:1"))])
+    mirror.apply([delete_event(shadow.key)])
+    assert mirror.address(ONE) == "10.0.0.7:1"
+
+
+def test_a_fresh_read_of_one_prefix_replaces_its_addresses_only() -> None:
+    shadow = shadow_kv(TWO, instance_record_key(TWO), instance_record(TWO, "10.0.0.8:1"))  # type: ignore[arg-type]
+    mirror = mirror_of(*held(TWO), shadow)
+    mirror.apply_addresses([put_event(instance_record_key(ONE), instance_record(ONE, "10.0.0.7:1"))])
+    assert mirror.replace_addresses(b"v1/instances/", []).instances == {ONE}
+    assert (mirror.address(ONE), mirror.address(TWO)) == (None, "10.0.0.8:1")
+    mirror.replace(held(TWO))
+    assert mirror.address(TWO) is None

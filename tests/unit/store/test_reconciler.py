@@ -1,0 +1,91 @@
+"""What the reconciler takes up and what it leaves for when. What it does then is shown in tests/integration."""
+
+import asyncio
+from datetime import timedelta
+
+import pytest
+
+from greenroom.core.decide import DEADLINE_GRACE_SECONDS
+from greenroom.core.transitions import Outcome, with_verdict
+from greenroom.pb.etcd import kv_pb2
+from greenroom.store.changes import Changes
+from greenroom.store.follower import Follower
+from greenroom.store.reconciler import LONGEST_SLEEP_SECONDS, Reconciler
+from tests.support.control_side import EventLog, MovableClock
+from tests.support.mirroring import ONE, TWO, fed_follower, held, kv_of, unconnected
+from tests.support.registering import held_record, now
+
+HOLD = kv_of(b"\x01greenroom/rollout-holds/f", b'{"hold_id": "f", "reason": "r", "actor": "a"}')
+
+
+class Watched(Reconciler):
+    """Says what it would work on."""
+
+    def __init__(self, follower: Follower, clock: MovableClock) -> None:
+        super().__init__(unconnected(), follower, clock=clock, log=EventLog())
+        self.worked: list[str] = []
+
+    async def _work(self, instance: str, subscription: object) -> None:  # type: ignore[override]
+        self.worked.append(instance)
+
+    async def look(self, changes: Changes) -> list[str]:
+        with self._follower.subscribe() as subscription:
+            self._look_at(changes)
+            async with asyncio.TaskGroup() as tasks:
+                for instance in self._schedule.pop_due(self._clock()):
+                    self._start_if_due(instance, tasks, subscription)
+        return self.worked
+
+
+@pytest.fixture
+def clock() -> MovableClock:
+    return MovableClock()
+
+
+def passed(instance: str) -> list[kv_pb2.KeyValue]:
+    record = held_record(instance)
+    after = with_verdict(record, "smoke", 1, Outcome.PASSED, reason="", reporter="ci", now=now())
+    return held(instance, after)  # type: ignore[arg-type]
+
+
+async def test_what_is_ready_is_taken_up_and_what_waits_is_not(clock: MovableClock) -> None:
+    reconciler = Watched(fed_follower([*passed(ONE), *held(TWO)], clock=clock), clock)
+    assert await reconciler.look(Changes(everything=True)) == [ONE]
+
+
+async def test_only_what_changed_is_looked_at(clock: MovableClock) -> None:
+    reconciler = Watched(fed_follower([*passed(ONE), *passed(TWO)], clock=clock), clock)
+    assert await reconciler.look(Changes(frozenset({TWO}))) == [TWO]
+
+
+async def test_a_rollout_hold_keeps_it_from_trying(clock: MovableClock) -> None:
+    reconciler = Watched(fed_follower([*passed(ONE), HOLD], clock=clock), clock)
+    assert await reconciler.look(Changes(everything=True)) == []
+
+
+async def test_a_deadline_is_waited_for_and_the_grace_after_a_start_too(clock: MovableClock) -> None:
+    record = held_record(ONE, {"smoke": 1.0})
+    reconciler = Watched(fed_follower(held(ONE, record), clock=clock), clock)
+    clock.advance(2)
+    assert await reconciler.look(Changes(everything=True)) == []
+    due = reconciler._schedule.next_due()
+    assert due is not None
+    assert abs(due - clock() - timedelta(seconds=DEADLINE_GRACE_SECONDS - 2)) < timedelta(seconds=1)
+    clock.advance(DEADLINE_GRACE_SECONDS)
+    assert await reconciler.look(Changes(frozenset({ONE}))) == [ONE]
+
+
+async def test_while_etcd_is_away_nothing_is_tried(clock: MovableClock) -> None:
+    follower = fed_follower(passed(ONE), clock=clock)
+    reconciler = Watched(follower, clock)
+    follower.went_away("gone")
+    assert await reconciler.look(Changes(everything=True)) == []
+
+
+async def test_it_wakes_when_something_is_due_and_sometimes_anyway(clock: MovableClock) -> None:
+    reconciler = Watched(fed_follower([], clock=clock), clock)
+    assert reconciler._sleep_seconds() == LONGEST_SLEEP_SECONDS
+    reconciler._schedule.at(ONE, clock() + timedelta(seconds=1))
+    assert 0.5 < reconciler._sleep_seconds() <= 1
+    reconciler._schedule.at(ONE, clock() - timedelta(seconds=9))
+    assert reconciler._sleep_seconds() == 0

@@ -1,0 +1,83 @@
+"""Putting the proxy together: the parts of it that need no etcd."""
+
+import asyncio
+import os
+import signal
+import socket
+from pathlib import Path
+
+import pytest
+
+from greenroom.addresses import Address
+from greenroom.app import Places, _first, _place, _stopped_by_signals, describe
+from greenroom.errors import SettingsError, StartError
+from greenroom.settings import load_settings
+
+ETCD = ["http://127.0.0.1:2379"]
+
+
+class Log:
+    def __init__(self) -> None:
+        self.events: list[str] = []
+
+    def info(self, event: str, **_: object) -> None:
+        self.events.append(event)
+
+
+def test_a_taken_port_is_told_with_its_option() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        taken = Address("127.0.0.1", server.getsockname()[1])
+        with pytest.raises(StartError, match=f"--listen '{taken}': the port is taken"):
+            _place("--listen", taken)
+
+
+def test_port_zero_becomes_a_real_one() -> None:
+    assert _place("--listen", Address("127.0.0.1", 0)).port > 0
+
+
+def test_commands_name_the_control_port_only_where_they_must() -> None:
+    here = Address("127.0.0.1", 1)
+    assert Places(here, Address("127.0.0.1", 2390), here).control_to_name is None
+    assert Places(here, Address("127.0.0.1", 2392), here).control_to_name == "127.0.0.1:2392"
+
+
+def test_the_policy_in_force_in_few_words(tmp_path: Path) -> None:
+    settings = load_settings({"upstream": ETCD, "gate": ["smoke=900s", "latency=10m"]})
+    assert describe(settings, settings.read_policy()) == "smoke=15m,latency=10m"
+    path = tmp_path / "policy.yaml"
+    path.write_text("rules:\n- gates: {smoke: {timeout_seconds: 1}}\n")
+    settings = load_settings({"upstream": ETCD, "policy": str(path)})
+    assert describe(settings, settings.read_policy()).startswith(f"{path} (1 rule, digest ")
+    settings = load_settings({"upstream": ETCD, "allow_ungated": True})
+    assert describe(settings, settings.read_policy()) == "none"
+
+
+def test_the_first_of_several_errors_is_told() -> None:
+    inner = BaseExceptionGroup("inner", [StartError("first"), SettingsError("second")])
+    assert str(_first(BaseExceptionGroup("outer", [inner]))) == "first"
+
+
+def test_a_bug_among_them_is_not_hidden() -> None:
+    group = BaseExceptionGroup("outer", [StartError("expected"), RuntimeError("a bug")])
+    assert _first(group) is group
+
+
+async def test_a_signal_cancels_once_and_says_so() -> None:
+    """A second SIGTERM, of an impatient operator, must not cut the orderly stop short."""
+    log, steps = Log(), []
+
+    async def served() -> None:
+        try:
+            os.kill(os.getpid(), signal.SIGTERM)
+            await asyncio.Event().wait()
+        finally:
+            os.kill(os.getpid(), signal.SIGTERM)
+            await asyncio.to_thread(lambda: None)
+            steps.append("stopped in good order")
+
+    with _stopped_by_signals(log) as stopping:
+        with pytest.raises(asyncio.CancelledError):
+            await served()
+        assert stopping.is_set()
+    assert steps == ["stopped in good order"]
+    assert log.events == ["stopping"]

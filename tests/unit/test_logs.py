@@ -1,0 +1,52 @@
+"""Log lines: one an event, on standard error, for people or for programs."""
+
+import json
+import logging
+from collections.abc import Iterator
+
+import pytest
+import structlog
+
+from greenroom.logs import configure_logs
+from greenroom.settings import LogFormat, LogLevel
+
+
+@pytest.fixture(autouse=True)
+def _as_before() -> Iterator[None]:
+    root = logging.getLogger()
+    handlers, level = root.handlers[:], root.level
+    yield
+    root.handlers[:] = handlers
+    root.setLevel(level)
+    structlog.reset_defaults()
+
+
+def test_json_lines_are_one_object_an_event(capsys: pytest.CaptureFixture[str]) -> None:
+    configure_logs(LogLevel.INFO, LogFormat.JSON)
+    structlog.get_logger().info("instance.released", key=b"v1/mdc/\xff", revision=7)
+    line = json.loads(capsys.readouterr().err)
+    assert line["event"] == "instance.released"
+    assert (line["key"], line["revision"], line["level"]) == ("v1/mdc/\\xff", 7, "info")
+    assert line["timestamp"].endswith("Z")
+
+
+def test_lines_for_people_say_the_same(capsys: pytest.CaptureFixture[str]) -> None:
+    configure_logs(LogLevel.INFO, LogFormat.CONSOLE)
+    structlog.get_logger().warning("policy.differs", proxy="p1")
+    captured = capsys.readouterr()
+    assert "[warning] policy.differs proxy=p1" in captured.err
+    assert captured.out == ""
+
+
+def test_less_than_the_level_is_not_said(capsys: pytest.CaptureFixture[str]) -> None:
+    configure_logs(LogLevel.ERROR, LogFormat.CONSOLE)
+    structlog.get_logger().warning("quiet")
+    assert capsys.readouterr().err == ""
+
+
+def test_libraries_go_the_same_way_from_warning_on(capsys: pytest.CaptureFixture[str]) -> None:
+    configure_logs(LogLevel.DEBUG, LogFormat.JSON)
+    logging.getLogger("some.library").info("chatter")
+    logging.getLogger("some.library").warning("matters")
+    lines = [json.loads(line) for line in capsys.readouterr().err.splitlines()]
+    assert [line["event"] for line in lines] == ["matters"]
