@@ -6,6 +6,7 @@ The rule: workers are let in last. Whatever can fail has been tried by then, and
 import asyncio
 import os
 import signal
+import socket
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass
@@ -50,6 +51,7 @@ CONTROL_GRACE_SECONDS = 1.0
 STOP_SECONDS = 10.0
 """After a signal everything is over by then, whatever hangs: supervisors kill after that."""
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
+EVERY_NETWORK = ("0.0.0.0", "::")
 DEFAULT_CONTROL_PORT = 2390
 
 
@@ -60,6 +62,11 @@ class Places:
     listen: Address
     control: Address
     http: Address
+
+    @property
+    def advertised_url(self) -> str:
+        """What clients are told instead of etcd's own URLs."""
+        return _named(self.listen).url
 
     @property
     def control_to_name(self) -> str | None:
@@ -126,8 +133,8 @@ class _Start:
         )
         await self._control(upstream, follower, announcer, metrics)
         presence = await self._presence(upstream, gated_keys)
-        for loop in (presence.run(), follower.run(), announcer.run(), reconciler.run()):
-            self.background.create_task(loop)
+        loops = (presence.run(), follower.run(), announcer.run(), reconciler.run())
+        self.stack.push_async_callback(_ended, [self.background.create_task(loop) for loop in loops])
         await _synced(follower)
         await self._relay(upstream, gated_keys, announcer, metrics)
         self._announce()
@@ -170,7 +177,7 @@ class _Start:
             clock=_now,
             opened=announcer.opened,
             fence_lost=metrics.fence_lost,
-            advertise_url=self.settings.advertise_client_url or self.places.listen.url,
+            advertise_url=self.settings.advertise_client_url or self.places.advertised_url,
         )
         relay = RelayServer(
             inspector=EtcdInspector(gated_keys),
@@ -242,11 +249,23 @@ def _places(settings: Settings) -> Places:
     )
 
 
+def _named(address: Address) -> Address:
+    """An address of every network is none that a client could use: this machine's name is."""
+    return Address(socket.gethostname(), address.port) if address.host in EVERY_NETWORK else address
+
+
 def _place(option: str, address: Address) -> Address:
     chosen = Address(address.host, address.port or free_port(address.host))
     if not can_bind(chosen.host, chosen.port):
         raise StartError(f"{option} '{address}': the port is taken, or the address is not this machine's")
     return chosen
+
+
+async def _ended(loops: Sequence[asyncio.Task[None]]) -> None:
+    """Ends loops before what they use is closed: a call on a closed connection would look like a bug."""
+    for loop in loops:
+        loop.cancel()
+    await asyncio.wait(loops)
 
 
 async def _finish(http: HttpServer, running: asyncio.Task[None]) -> None:

@@ -1,9 +1,9 @@
-"""What one relayed call costs: CPU time of the relay process a Range, beside haproxy in TCP mode, in one interleaved run.
+"""What one relayed call costs: the relay's CPU time a Range, beside haproxy in TCP mode, in one interleaved run.
 
     .venv/bin/python -m tests.bench.relay_cost [calls] [rounds]
 
-Needs `h2load` and `haproxy` on PATH. Prints one line for each number of connections and relay: the median of the rounds,
-in microseconds of user and system time a call. It measures, it judges nothing.
+Needs `h2load` and `haproxy` on PATH. Prints one line for each number of connections and relay: the median of the
+rounds, in microseconds of user and system time a call. It measures, it judges nothing.
 """
 
 import asyncio

@@ -249,7 +249,9 @@ def _story(life: Life, log: RaceLog) -> list[str]:
     """Everything that happened to an instance, in order: what was done, and what etcd shows of it."""
     happened: list[tuple[int, str, Any]] = [(op.revision, "said", op) for op in [*told(life, log), *life.said]]
     happened += [(change.revision, "etcd", _short(change)) for change in log.changes[life.instance]]
-    lines = dict.fromkeys(f"  {revision:>8} {who} {what}" for revision, who, what in sorted(happened, key=lambda h: h[:2]))
+    lines = dict.fromkeys(
+        f"  {revision:>8} {who} {what}" for revision, who, what in sorted(happened, key=lambda h: h[:2])
+    )
     return [f"the life of {life.round}, {life.round.kind}:", *lines]
 
 

@@ -7,6 +7,7 @@ their record as released.
 import json
 from collections.abc import Callable
 
+import grpc
 import pytest
 
 from tests.support.client import put
@@ -129,3 +130,31 @@ def test_a_live_worker_that_no_rule_matches_is_written_through(
     assert small.swap(small.card(taints=["gold"]), small.read().mod_revision).succeeded
     assert small.unregister() == 1
     assert narrow.shown(small) == []
+
+
+def test_a_free_model_cannot_be_turned_into_a_gated_one(
+    launch_proxy: Callable[..., Proxy], proxy: Proxy, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """A worker registers as a model that no rule names, and then overwrites its public card with one that needs gates.
+
+    Had the edit been written where the card lies, no gate would ever have been asked.
+    """
+    policy = tmp_path_factory.mktemp("policy") / "policy.yaml"
+    policy.write_text("rules: [{selector: {model: large}, gates: {smoke: {timeout_seconds: 60}}}]")
+    narrow = launch_proxy(proxy.etcd, name="narrow-edit", arguments=("--policy", str(policy)))
+    worker = Worker(narrow.client, model="small")
+    worker.register()
+    small, worker.model = worker.card(), "large"
+    for write in (lambda: worker.client.put(worker.card_key, worker.card(), worker.lease), lambda: swapped(worker)):
+        with pytest.raises(grpc.RpcError) as refusal:
+            write()
+        assert refusal.value.code() is grpc.StatusCode.FAILED_PRECONDITION
+        assert "smoke" in refusal.value.details()
+    assert narrow.public.get(worker.card_key).value == small
+    worker.unregister()
+    assert worker.register().succeeded
+    assert (narrow.shown(worker), narrow.held(worker)) == ([], [worker.card_key])
+
+
+def swapped(worker: Worker) -> object:
+    return worker.swap(worker.card(), worker.read().mod_revision)

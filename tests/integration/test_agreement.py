@@ -114,6 +114,14 @@ def test_an_adapter_that_claims_another_suffix_is_refused(refused_put: Callable[
     assert "'polite'" in text
 
 
+def test_an_array_in_place_of_an_object_is_refused(refused_put: Callable[..., str], worker: Worker) -> None:
+    """Dynamo's frontends take it for a card of the worker that its fifth item names, and route to it."""
+    names = json.loads(worker.card())
+    fields = ("type", "namespace", "component", "endpoint", "instance_id", "card_json", "model_suffix")
+    array = json.dumps([{**names, "instance_id": 7}.get(field) for field in fields]).encode()
+    assert "array" in refused_put(worker.card_key, array, worker.lease)
+
+
 def test_a_value_that_is_no_json_is_held(proxy: Proxy, worker: Worker) -> None:
     """What cannot be read might be anything: it is kept back like everything else."""
     proxy.client.put(worker.card_key, b"\xff not json", worker.lease)

@@ -177,7 +177,8 @@ def _asked(proxy: Proxy, pid: int) -> bool:
     """Whether a process holds a connection to the control port."""
     port = f":{int(proxy.greenroom.control.rpartition(':')[2]):04X}"
     sockets = {link.readlink().name for link in Path(f"/proc/{pid}/fd").iterdir() if link.is_symlink()}
-    rows = [line.split() for line in Path("/proc/net/tcp").read_text().splitlines()[1:]]
+    tables = [Path("/proc/net/tcp"), Path("/proc/net/tcp6")]  # gRPC dials IPv4 by sockets of both kinds.
+    rows = [line.split() for table in tables if table.exists() for line in table.read_text().splitlines()[1:]]
     return any(row[2].endswith(port) and f"socket:[{row[9]}]" in sockets for row in rows)
 
 

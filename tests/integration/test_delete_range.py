@@ -48,3 +48,13 @@ def test_a_prefix_delete_within_one_instance_takes_its_held_keys(proxy: Proxy) -
     assert (answer.deleted, [entry.key for entry in answer.prev_kvs]) == (2, adapters)
     assert proxy.control.pass_gates(worker.instance) == "RELEASED"
     assert proxy.shown(worker) == [worker.card_key]
+
+
+def test_a_range_that_goes_beyond_one_instance_takes_no_held_key(proxy: Proxy) -> None:
+    """From one worker's adapters to the end of all cards: others' keys are in it, so it is about what is public."""
+    worker, other = proxy.held_worker(), proxy.released_worker()
+    worker.register_lora()
+    answer = proxy.client.delete(min(worker.card_key, other.card_key), b"v1/mdc0")
+    assert (answer.deleted, proxy.shown(other)) == (1, [])
+    assert proxy.client.delete(worker.card_key + b"/", b"v1/mdc0").deleted == 0
+    assert proxy.held(worker) == [worker.card_key, worker.lora_key()]

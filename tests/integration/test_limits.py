@@ -51,9 +51,11 @@ def test_cards_that_together_would_not_fit_a_release_are_refused(proxy: Proxy) -
 
 
 def test_a_card_that_shrinks_makes_room(proxy: Proxy) -> None:
+    """What counts is what is there after the write: a card in place of another one adds nothing."""
     worker = Worker(proxy.client)
     for name in ("one", "two"):
         worker.client.put(worker.lora_key(name), b"x" * (700 * KIB), worker.lease)
+    worker.client.put(worker.lora_key("one"), b"y" * (700 * KIB), worker.lease)
     worker.client.put(worker.lora_key("one"), b"small", worker.lease)
     worker.client.put(worker.lora_key("three"), b"x" * (700 * KIB), worker.lease)
     assert proxy.control.pass_gates(worker.instance) == "RELEASED"

@@ -34,6 +34,7 @@ def put_card(request: pytest.FixtureRequest, worker: Worker) -> PutCall:
 def test_prev_kv_is_the_old_card_under_its_own_name(put_card: PutCall, worker: Worker) -> None:
     assert not put_card(worker.card(), worker.lease, prev_kv=True).HasField("prev_kv")
     before = worker.read()
+    assert before.key == worker.card_key
     assert put_card(worker.card(taints=["gold"]), worker.lease, prev_kv=True).prev_kv == before
     assert not put_card(worker.card(), worker.lease).HasField("prev_kv")
 

@@ -29,6 +29,7 @@ def test_a_worker_reads_its_card_as_it_wrote_it(worker: Worker, etcd_or_proxy: E
     assert (card.key, card.value, card.lease, card.version) == (worker.card_key, worker.card(), worker.lease, 1)
     assert card.create_revision == card.mod_revision == etcd_or_proxy.public.revision() == answer.header.revision
     assert (answer.count, answer.more) == (1, False)
+    assert answer.header == etcd_or_proxy.public.range(b"a").header
 
 
 def test_read_options_are_etcds(worker: Worker, etcd_or_proxy: Endpoint) -> None:

@@ -57,24 +57,35 @@ def messages_in(content: bytes) -> list[bytes]:
 class Peer:
     """One `h2` connection that sends as its windows allow and reads slowly or fast."""
 
-    def __init__(self, dice: random.Random, *, client: bool, initial_window: int) -> None:
+    def __init__(self, dice: random.Random, *, client: bool) -> None:
         self.dice = dice
         self.connection = h2.connection.H2Connection(
             h2.config.H2Configuration(client_side=client, header_encoding=None)
-        )
-        self.connection.local_settings = h2.settings.Settings(
-            client=client, initial_values={h2.settings.SettingCodes.INITIAL_WINDOW_SIZE: initial_window}
         )
         self.connection.initiate_connection()
         self.heard: dict[int, Heard] = {}
         self.outbox: deque[tuple[int, bytes, bool]] = deque()
         self.unread: list[tuple[int, int]] = []
+        self.unacknowledged = 1
+
+    def take_windows_of(self, size: int) -> None:
+        """Announce another INITIAL_WINDOW_SIZE. h2 applies a second announcement at the first one's acknowledgement,
+        so the one before has to be settled.
+        """
+        assert self.unacknowledged == 0
+        self.unacknowledged = 1
+        self.connection.update_settings({h2.settings.SettingCodes.INITIAL_WINDOW_SIZE: size})
 
     def stream(self, stream_id: int) -> Heard:
         return self.heard.setdefault(stream_id, Heard())
 
     def receive(self, data: bytes) -> None:
-        for event in self.connection.receive_data(data):
+        events = self.connection.receive_data(data)
+        for event in events:  # h2 has taken the reset in already when it gives the events before it
+            if isinstance(event, h2.events.StreamReset):
+                assert event.stream_id is not None
+                self.stream(event.stream_id).reset = int(event.error_code or 0)
+        for event in events:
             self.on_event(event)
 
     def on_event(self, event: h2.events.Event) -> None:
@@ -88,9 +99,9 @@ class Peer:
             case h2.events.StreamEnded(stream_id=stream_id):
                 assert stream_id is not None
                 self.stream(stream_id).ended = True
-            case h2.events.StreamReset(stream_id=stream_id, error_code=code):
-                assert stream_id is not None
-                self.stream(stream_id).reset = int(code or 0)
+            case h2.events.SettingsAcknowledged():
+                self.unacknowledged -= 1
+            case h2.events.StreamReset(stream_id=stream_id):
                 self.outbox = deque(item for item in self.outbox if item[0] != stream_id)
             case h2.events.ConnectionTerminated():
                 raise AssertionError(event)
@@ -115,10 +126,13 @@ class Peer:
     def _send_piece(self, stream_id: int, index: int) -> bool:
         _, content, end = self.outbox[index]
         window = self.connection.local_flow_control_window(stream_id)
-        padding = self.dice.choice((None, None, None, 0, 1, 30))
-        room = min(window, self.connection.max_outbound_frame_size) - (0 if padding is None else padding + 1)
-        if room < 0 or (room == 0 and content):
+        room = min(window, self.connection.max_outbound_frame_size)
+        if room <= 0 and content:
             return False
+        padding = self.dice.choice((None, None, None, 0, 1, 30))
+        if padding is not None:
+            padding = padding if padding + 1 < room else None
+            room -= 0 if padding is None else padding + 1
         size = min(room, len(content), self.dice.choice((1, 3, 5, 6, 50, 10**6)))
         last = size == len(content)
         self.connection.send_data(stream_id, content[:size], end_stream=end and last, pad_length=padding)
@@ -132,8 +146,8 @@ class Peer:
 class Upstream(Peer):
     """Answers each message it hears as a small etcd would: `re:` and the message, as long as its client asked for."""
 
-    def __init__(self, dice: random.Random, calls: dict[int, Call], initial_window: int) -> None:
-        super().__init__(dice, client=False, initial_window=initial_window)
+    def __init__(self, dice: random.Random, calls: dict[int, Call]) -> None:
+        super().__init__(dice, client=False)
         self.calls = calls
         self.answered: dict[int, int] = {}
 
@@ -157,10 +171,9 @@ class Upstream(Peer):
         for message in messages[done:]:
             self._say(stream_id, message)
         self.answered[stream_id] = len(messages)
-        over = heard.ended if heard.path == STREAM else bool(messages) or heard.ended
+        over = heard.ended or (heard.path == UNARY and bool(messages))
         if over:
             self.answered[stream_id] = -1
-            self.outbox.append((stream_id, b"", False))
             self.outbox.append((stream_id, b"trailers", True))
 
     def _say(self, stream_id: int, message: bytes) -> None:
@@ -173,8 +186,7 @@ class Upstream(Peer):
         return any(item[0] == stream_id for item in self.outbox)
 
     def _send_piece(self, stream_id: int, index: int) -> bool:
-        _, content, end = self.outbox[index]
-        if not end:
+        if not self.outbox[index][2]:
             return super()._send_piece(stream_id, index)
         if self.connection.streams[stream_id].state_machine.headers_sent:
             self.connection.send_headers(stream_id, [(b"grpc-status", b"0")], end_stream=True)
@@ -187,8 +199,8 @@ class Upstream(Peer):
 class Client(Peer):
     """Makes the calls, some at once, each with its messages, and cancels those that are to be."""
 
-    def __init__(self, dice: random.Random, calls: dict[int, Call], initial_window: int) -> None:
-        super().__init__(dice, client=True, initial_window=initial_window)
+    def __init__(self, dice: random.Random, calls: dict[int, Call]) -> None:
+        super().__init__(dice, client=True)
         self.calls = calls
         self.todo = deque(sorted(calls))
         self.to_cancel = {stream_id for stream_id, call in calls.items() if call.cancelled}
@@ -242,15 +254,21 @@ class Dialogue:
     def __init__(self, seed: int, calls: list[Call], client_window: int, upstream_window: int) -> None:
         self.dice = random.Random(seed)
         self.calls = {2 * number + 1: call for number, call in enumerate(calls)}
-        self.client = Client(self.dice, self.calls, client_window)
-        self.upstream = Upstream(self.dice, self.calls, upstream_window)
+        self.client_window = client_window
+        self.upstream_window = upstream_window
+        self.piece_sizes = self.dice.choice(((1, 9, 10, 40), (40, 1_000), (9, 1_000, 10**6), (10**6,)))
+        self.client = Client(self.dice, self.calls)
+        self.upstream = Upstream(self.dice, self.calls)
         self.core = RelayCore(ByContent(), Limits(spare_resets=10**6), 0.0)
-        self.wires: dict[str, bytearray] = {name: bytearray() for name in ("client", "core-up", "upstream", "core-down")}
+        self.wires: dict[str, bytearray] = {
+            name: bytearray() for name in ("client", "core-up", "upstream", "core-down")
+        }
         self.handlers: list[tuple[int, Answer]] = []
         self.handed_over: dict[int, bytes] = {}
         self.closed: str | None = None
 
     def run(self) -> str | None:
+        self.greet()
         moves = [
             self.client.start,
             self.client.send,
@@ -272,6 +290,18 @@ class Dialogue:
                 return None
         raise AssertionError("the dialogue does not end")
 
+    def greet(self) -> None:
+        """Exchange settings. Smaller windows are settled before the first call: h2 does not get over negative ones."""
+        self._carry_all()
+        self.client.take_windows_of(self.client_window)
+        self.upstream.take_windows_of(self.upstream_window)
+        if min(self.client_window, self.upstream_window) < 65_535:
+            self._carry_all()
+
+    def _carry_all(self) -> None:
+        while sum(self.carry(name) for name in self.wires):
+            pass
+
     def finish_handler(self) -> bool:
         if not self.handlers:
             return False
@@ -285,7 +315,7 @@ class Dialogue:
         wire = self.wires[name]
         if not wire:
             return False
-        size = min(len(wire), self.dice.choice((1, 9, 10, 40, 1_000, 10**6)))
+        size = min(len(wire), self.dice.choice(self.piece_sizes))
         piece = bytes(wire[:size])
         del wire[:size]
         match name:

@@ -7,10 +7,11 @@ if somebody was faster", as the proxy's edges have it.
 from collections.abc import Callable, Generator, Iterable, Iterator
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from types import EllipsisType
 from typing import Any
 
 from greenroom.core import rollout_holds, txns
-from greenroom.core.gating import LookAtLease, entry_of, gate_call, needs_of
+from greenroom.core.gating import Gated, LookAtLease, entry_of, gate_call, needs_of
 from greenroom.core.keyspace import InstanceId, Key, lease_of, rollout_hold_key
 from greenroom.core.policy import Hold, Policy, Requirements
 from greenroom.core.publication import adoption_txn, drop_txn
@@ -25,10 +26,10 @@ from greenroom.core.verdicts import edit as edit_planner
 from greenroom.core.verdicts import reconcile as reconcile_planner
 from greenroom.core.verdicts import verdict as verdict_planner
 from greenroom.core.verdicts import withdrawal as withdrawal_planner
-from greenroom.core.worker_calls import examine
+from greenroom.core.worker_calls import Uses, examine
 from greenroom.errors import GreenroomError
 from greenroom.pb.etcd import rpc_pb2
-from tests import guarantees as told
+from tests.support import story as told
 from tests.support.model_etcd import ModelEtcd, Refusal
 from tests.support.model_explore import Ask, Call, Next, Program
 
@@ -63,7 +64,7 @@ def create(proxy: Proxy, key: Key, value: bytes) -> Call:
     )
 
     def call(_: Any) -> Program:
-        return (yield from _gated(proxy, txn))
+        return (yield from _gated(proxy, txn, over=None))
 
     return call
 
@@ -101,7 +102,7 @@ def edit(proxy: Proxy, key: Key, change: Callable[[bytes], bytes]) -> Call:
         revision, value = carry
         txn = rpc_pb2.TxnRequest(compare=[txns.unchanged(key, revision)])
         txn.success.append(txns.put(key, change(value), lease_of(gated.instance)))
-        ended = yield from _gated(proxy, txn)
+        ended = yield from _gated(proxy, txn, over=value)
         if ended.again:
             return Next(ended.did, again=True, carry=carry)
         return ended if ended.did else Next(again=True)
@@ -121,7 +122,7 @@ def look(proxy: Proxy, key: Key) -> Call:
     return call
 
 
-def _gated(proxy: Proxy, txn: rpc_pb2.TxnRequest) -> Program:
+def _gated(proxy: Proxy, txn: rpc_pb2.TxnRequest, over: bytes | EllipsisType | None = ...) -> Program:
     """One round of a call: read, plan, write. `again` where the fence was lost."""
     gated_keys = proxy.policy.gated_keys()
     uses = examine(txn, gated_keys)
@@ -135,13 +136,14 @@ def _gated(proxy: Proxy, txn: rpc_pb2.TxnRequest) -> Program:
                 return Next(adopted, again=True)
             planned = gate_call(txn, uses, snapshot, gated_keys, proxy.policy, NOW, lease_was_seen=True)
         assert not isinstance(planned, LookAtLease)
-        answer = yield Ask(_row(snapshot, txn, uses.keys), planned.txn)
+        answer = yield Ask(_row(snapshot, planned, uses), planned.txn, len(txn.compare))
     except (GreenroomError, Refusal):
         return Next()
     settled = settle(planned, answer)
     if isinstance(settled, FenceLost):
         return Next(again=True)
-    return Next(tuple(_did(proxy, txn, settled.header.revision)) if settled.succeeded else ())
+    did = _did(proxy, txn, settled.header.revision, over)
+    return Next(tuple(did) if settled.succeeded else ())
 
 
 def _adopted(proxy: Proxy, instance: InstanceId) -> Generator[Ask, Any, tuple[told.Operation, ...] | None]:
@@ -173,10 +175,12 @@ def _joined(all_needs: Iterable[Requirements | None]) -> Requirements | None:
     return joined
 
 
-def _did(proxy: Proxy, txn: rpc_pb2.TxnRequest, revision: int) -> Iterator[told.Operation]:
+def _did(
+    proxy: Proxy, txn: rpc_pb2.TxnRequest, revision: int, over: bytes | EllipsisType | None
+) -> Iterator[told.Operation]:
     for operation in txn.success:
         if operation.HasField("request_put"):
-            yield wrote(proxy, revision, operation.request_put.key, operation.request_put.value)
+            yield replace(wrote(proxy, revision, operation.request_put.key, operation.request_put.value), over=over)
         elif operation.HasField("request_delete_range"):
             key = operation.request_delete_range.key
             yield told.Deleted(revision, proxy.gated(key).instance, key)
@@ -196,17 +200,24 @@ def wrote(proxy: Proxy, revision: int, key: bytes, value: bytes) -> told.Wrote:
     )
 
 
-def _row(snapshot: Snapshot, txn: rpc_pb2.TxnRequest, keys: Iterable[Key]) -> str:
-    """Which row of the protocol a worker's call is, by its first key."""
-    key, record = next(iter(keys)), snapshot.record
-    verb = "delete" if txn.success[0].HasField("request_delete_range") else "put"
-    if record is not None and record.state is State.RELEASED:
-        return f"released, {verb} of {'a public' if key in snapshot.public else 'a new'} card"
+def _row(snapshot: Snapshot, planned: Gated, uses: Uses) -> str:
+    """Which row of the protocol a worker's call of one key is."""
+    (key,) = uses.keys
+    if snapshot.record is not None and snapshot.record.state is State.RELEASED:
+        if uses.deletes:
+            return "released, delete"
+        return f"released, put of a {'public' if key in snapshot.public else 'new'} card"
+    if key not in snapshot.shadows and key in snapshot.public:
+        return f"not released, {'delete' if uses.deletes else 'put'} of a public card"
+    if uses.deletes:
+        return "held, delete" if snapshot.record is not None else "no record, delete"
+    if planned.opens:
+        return "open"
+    if snapshot.record is None:
+        return "no rule, put"
     if key in snapshot.shadows:
-        return f"held, {verb} of a held card"
-    if key in snapshot.public:
-        return f"not released, {verb} of a public card"
-    return f"first {verb}" if record is None else f"held, {verb} of a new card"
+        return "held, edit of taints" if planned.record is None else "held, change"
+    return "held, put of a new card"
 
 
 # ---- without a proxy ------------------------------------------------------------------------------------------------

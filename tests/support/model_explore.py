@@ -12,8 +12,9 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from greenroom.pb.etcd import rpc_pb2
-from tests.guarantees import Event, Operation, Story, broken, next_moment
+from tests.guarantees import broken
 from tests.support.model_etcd import ModelEtcd, Refusal
+from tests.support.story import Event, Operation, Story, next_moment
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +23,8 @@ class Ask:
 
     kind: str
     request: "rpc_pb2.TxnRequest | Callable[[ModelEtcd], tuple[ModelEtcd, Any]]"
+    compares_of_client: int = 0
+    """How many of its compares, from the first on, are a client's own."""
 
 
 @dataclass(frozen=True, slots=True)

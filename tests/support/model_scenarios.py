@@ -11,7 +11,7 @@ from greenroom.core.keyspace import InstanceId, Key, held_key, lease_of, record_
 from greenroom.core.policy import GatePolicy, Hold, Policy, Rule, gates_for_everything
 from greenroom.core.selectors import Selector
 from greenroom.core.transitions import Outcome
-from tests.guarantees import Story, none_forgotten, none_left_over
+from tests.guarantees import none_forgotten, none_left_over
 from tests.support.model_actors import (
     LATER,
     Proxy,
@@ -33,6 +33,7 @@ from tests.support.model_actors import (
 )
 from tests.support.model_etcd import ModelEtcd
 from tests.support.model_explore import Actor, At, Call, Change, Fault, World, explore, run
+from tests.support.story import Story
 
 L = InstanceId("7f")
 CARD = Key(b"v1/mdc/ns/backend/generate/7f")
@@ -50,6 +51,10 @@ def tainted(value: bytes) -> bytes:
     parsed = json.loads(value)
     parsed["card_json"]["runtime_config"]["taints"] = ["drained"]
     return json.dumps(parsed).encode()
+
+
+def untainted(value: bytes) -> bytes:
+    return value.replace(b'"taints": []', b'"taints": [ ]')
 
 
 def remade(value: bytes) -> bytes:
@@ -124,6 +129,26 @@ SCENARIOS: dict[str, Scenario] = {
     "a card changes while it passes": _scenario(
         CREATED,
         actors={"worker": (edit(ONE, CARD, remade),), "reporter": (SMOKE, SMOKE), "another": (SMOKE,)},
+    ),
+    "a card changes while it fails": _scenario(
+        CREATED,
+        actors={"worker": (edit(ONE, CARD, remade),), "reporter": (SMOKE_FAILS,), "another": (SMOKE,)},
+    ),
+    "two edits of a held card at once": _scenario(
+        CREATED,
+        actors={"one": (edit(ONE, CARD, tainted),), "two": (edit(ONE, CARD, remade),), "reporter": (SMOKE,)},
+    ),
+    "two edits of a held card's taints at once": _scenario(
+        CREATED,
+        actors={"one": (edit(ONE, CARD, tainted),), "two": (edit(ONE, CARD, untainted),), "reporter": (SMOKE,)},
+    ),
+    "two edits of a public card at once": _scenario(
+        *_RELEASED,
+        actors={"one": (edit(ONE, CARD, tainted),), "two": (edit(ONE, CARD, remade),)},
+    ),
+    "two edits of a card that no rule matches": _scenario(
+        create(BLIND, CARD, card()),
+        actors={"one": (edit(BLIND, CARD, tainted),), "two": (edit(BLIND, CARD, remade),)},
     ),
     "taints and more change at once": _scenario(
         CREATED,
@@ -207,6 +232,24 @@ SCENARIOS: dict[str, Scenario] = {
         *_RELEASED,
         actors={"one": (delete(ONE, CARD),), "two": (put(ONE, CARD, card(2)),), "owner": (look(ONE, CARD),)},
     ),
+    "a card registers while a failed gate is retried": _scenario(
+        CREATED,
+        SMOKE_FAILS,
+        actors={"operator": (retry(L),), "worker": (LORA_CREATED,), "reporter": (SMOKE,)},
+    ),
+    "a card registers while it is overridden under a rollout hold": _scenario(
+        CREATED,
+        hold_rollout(),
+        actors={"operator": (override(L), lift_rollout_hold()), "worker": (LORA_CREATED,), "reporter": (SMOKE,)},
+    ),
+    "a card that is not there is deleted while it registers": _scenario(
+        CREATED,
+        actors={"one": (delete(ONE, LORA),), "two": (LORA_CREATED,), "reporter": (SMOKE,)},
+    ),
+    "written while withdrawn": _scenario(
+        *_BOTH_RELEASED,
+        actors={"operator": (withdraw(L),), "worker": (put(ONE, CARD, card(2)), look(ONE, CARD)), "again": (retry(L),)},
+    ),
     "edited while withdrawn": _scenario(
         *_BOTH_RELEASED,
         actors={
@@ -252,6 +295,23 @@ SCENARIOS: dict[str, Scenario] = {
     "a worker registers with etcd itself and through the proxy": _scenario(
         actors={"direct": (put_directly(ONE, CARD, card()),), "one": (CREATED,), "reporter": (SMOKE,)},
     ),
+    "a card comes past the proxy while it registers": _scenario(
+        CREATED,
+        actors={"direct": (put_directly(ONE, LORA, card(6)),), "one": (LORA_CREATED,), "reporter": (SMOKE,)},
+    ),
+    "a live worker writes past the proxy while it is taken on": _scenario(
+        put_directly(ONE, CARD, card()),
+        actors={
+            "direct": (put_directly(ONE, CARD, card(3)),),
+            "one": (LORA_CREATED,),
+            "reporter": (SMOKE,),
+            "operator": (withdraw(L),),
+        },
+    ),
+    "a live worker unregisters while it is taken on": _scenario(
+        put_directly(ONE, CARD, card()),
+        actors={"blind": (delete(BLIND, CARD),), "one": (LORA_CREATED,), "reporter": (SMOKE,)},
+    ),
     "two replicas with different policies": _scenario(
         actors={
             "one": (CREATED,),
@@ -273,6 +333,24 @@ SCENARIOS: dict[str, Scenario] = {
             "one": (create(WHOLE, INSTANCE, b"{}"),),
             "two": (create(WHOLE, CARD, card()),),
             "reporter": (SMOKE,),
+        },
+    ),
+    "a card and its instance record are withdrawn": _scenario(
+        actors={
+            "one": (create(WHOLE, INSTANCE, b"{}"), delete(WHOLE, INSTANCE)),
+            "two": (create(WHOLE, CARD, card()),),
+            "reporter": (SMOKE,),
+            "operator": (withdraw(L),),
+        },
+    ),
+    "everything at once": _scenario(
+        CREATED,
+        actors={
+            "one": (LORA_CREATED,),
+            "two": (delete(ONE, CARD),),
+            "reporter": (SMOKE,),
+            "operator": (hold_rollout(),),
+            "etcd": (end_lease(L),),
         },
     ),
     "only the health answer waits": _scenario(

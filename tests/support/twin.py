@@ -6,8 +6,9 @@ twin's key has had all along, and a compare with one from before the move holds 
 """
 
 from collections.abc import Callable
+from copy import deepcopy
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import grpc
 from google.protobuf.message import Message
@@ -22,7 +23,9 @@ BY_DESIGN = "is a new card of it"
 """What the proxy refuses and etcd would take: a new card of a released instance whose gates did not pass."""
 
 Call = rpc_pb2.PutRequest | rpc_pb2.DeleteRangeRequest | rpc_pb2.TxnRequest | rpc_pb2.RangeRequest
+Answer = rpc_pb2.PutResponse | rpc_pb2.DeleteRangeResponse | rpc_pb2.TxnResponse | rpc_pb2.RangeResponse
 Refused = tuple[grpc.StatusCode, str]
+Kind = TypeVar("Kind", bound=Message)
 
 
 class Written(NamedTuple):
@@ -85,10 +88,9 @@ class Twins:
             return NEVER
         return int(getattr(self.past[key, now.mod_revision][1], name))
 
-    def answer(self, answer: Message) -> Message:
+    def answer(self, answer: Answer) -> Answer:
         """The proxy's answer as the twin must get it; AssertionError where it is not even right on its own side."""
-        turned = type(answer)()
-        turned.CopyFrom(answer)
+        turned = deepcopy(answer)
         for kv in every(turned, kv_pb2.KeyValue):
             assert (kv.key, kv.mod_revision) in self.past, f"{kv.key!r} was never written at {kv.mod_revision}"
             here, there = self.past[kv.key, kv.mod_revision]
@@ -97,21 +99,20 @@ class Twins:
         return without_header(turned)
 
 
-def without_header(answer: Message) -> Message:
-    """The answer without what is etcd's own: who answered, and at which revision; inner headers say whether it is the same."""
-    outer = answer.header.revision  # type: ignore[attr-defined]  # every answer has one
-    turned = type(answer)()
-    turned.CopyFrom(answer)
+def without_header(answer: Answer) -> Answer:
+    """The answer without who gave it and at which revision; of inner headers stays whether they say the same."""
+    outer = answer.header.revision
+    turned = deepcopy(answer)
     for header in every(turned, rpc_pb2.ResponseHeader):
         same = header.revision == outer
         header.Clear()
-        header.revision = same
+        header.revision = int(same)
     return turned
 
 
-def every(message: Message, kind: type[Message]) -> list[Message]:  # type: ignore[type-arg]
+def every(message: Message, kind: type[Kind]) -> list[Kind]:
     """Every message of one type in a message, the message itself left out."""
-    found = []
+    found: list[Kind] = []
     for descriptor, value in message.ListFields():
         if descriptor.message_type is None:
             continue
@@ -120,9 +121,9 @@ def every(message: Message, kind: type[Message]) -> list[Message]:  # type: igno
     return found
 
 
-def answer_of(client: EtcdClient, call: Call) -> Message | Refused:
+def answer_of(client: EtcdClient, call: Call) -> Answer | Refused:
     """What a client gets for a call."""
-    ways: dict[type[Message], Callable[..., Message]] = {
+    ways: dict[type[Message], Callable[..., Answer]] = {
         rpc_pb2.PutRequest: client.kv.Put,
         rpc_pb2.DeleteRangeRequest: client.kv.DeleteRange,
         rpc_pb2.TxnRequest: client.kv.Txn,
@@ -131,5 +132,30 @@ def answer_of(client: EtcdClient, call: Call) -> Message | Refused:
     try:
         return ways[type(call)](call, timeout=CALL_SECONDS)
     except grpc.RpcError as error:
-        assert isinstance(error, grpc.Call)
-        return error.code(), str(error.details())
+        return refusal(error)
+
+
+def refusal(error: grpc.RpcError) -> Refused:
+    """Code and text of a call's error."""
+    assert isinstance(error, grpc.Call), f"not the error of a call: {error!r}"
+    return error.code(), str(error.details())
+
+
+def paired(call: Call, answer: Answer) -> list[tuple[Call, Answer]]:
+    """What was done of a call, each part with its answer."""
+    if not isinstance(call, rpc_pb2.TxnRequest):
+        return [(call, answer)]
+    assert isinstance(answer, rpc_pb2.TxnResponse)
+    done = call.success if answer.succeeded else call.failure
+    return [
+        (getattr(operation, str(operation.WhichOneof("request"))), getattr(said, str(said.WhichOneof("response"))))
+        for operation, said in zip(done, answer.responses, strict=True)
+    ]
+
+
+def has_written(call: Call, answer: Answer) -> bool:
+    """Whether a call changed anything, by its answer."""
+    return any(
+        isinstance(said, rpc_pb2.PutResponse) or (isinstance(said, rpc_pb2.DeleteRangeResponse) and said.deleted > 0)
+        for _, said in paired(call, answer)
+    )

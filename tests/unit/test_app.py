@@ -35,6 +35,13 @@ def test_port_zero_becomes_a_real_one() -> None:
     assert _place("--listen", Address("127.0.0.1", 0)).port > 0
 
 
+def test_clients_are_told_an_address_that_they_can_use() -> None:
+    """An endpoint-syncing client that is told 0.0.0.0 would dial its own machine."""
+    here = Address("127.0.0.1", 1)
+    assert Places(Address("10.0.0.1", 2389), here, here).advertised_url == "http://10.0.0.1:2389"
+    assert Places(Address("0.0.0.0", 2389), here, here).advertised_url == f"http://{socket.gethostname()}:2389"
+
+
 def test_commands_name_the_control_port_only_where_they_must() -> None:
     here = Address("127.0.0.1", 1)
     assert Places(here, Address("127.0.0.1", 2390), here).control_to_name is None

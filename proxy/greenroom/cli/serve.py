@@ -59,10 +59,12 @@ def serve(
     Every option can be given as a variable too: --control-listen as GREENROOM_CONTROL_LISTEN, and so on.
     """
     given = dict(locals())
-    # Not before it is needed: the other commands should start fast.
+    # Imported when they are needed: the other commands should start fast, and so should an error.
+    from greenroom.settings import load_settings
+
+    settings = load_settings(given)
     import uvloop
 
     from greenroom.app import run
-    from greenroom.settings import load_settings
 
-    uvloop.run(run(load_settings(given)))
+    uvloop.run(run(settings))

@@ -121,11 +121,11 @@ async def _until(subscription: Subscription, find: Callable[[], MirroredInstance
 
 
 def _of(instance: InstanceId, record: Record) -> dict[str, Any]:
-    endpoints = "/".join(filter(None, (*record.distinct("namespace"), *record.distinct("component"))))
+    names = (record.distinct("namespace"), record.distinct("component"), record.distinct("endpoint"))
     return {
         "instance": instance,
         "models": ", ".join(record.distinct("model")),
-        "endpoint": ", ".join(f"{endpoints}/{endpoint}" for endpoint in record.distinct("endpoint")),
+        "endpoint": ".".join(",".join(name) for name in names if name),
     }
 
 

@@ -36,11 +36,16 @@ def attributes(gated: GatedKey, value: bytes) -> Attributes:
 
 def parse(value: bytes) -> Mapping[str, Any] | None:
     """The value as a JSON object; None for anything else, which is held like a card that matches every rule."""
+    read = _read(value)
+    return read if isinstance(read, dict) else None
+
+
+def _read(value: bytes) -> Any:
+    """What the value says as JSON; None where it is none."""
     try:
-        parsed = json.loads(value)
+        return json.loads(value)
     except (ValueError, RecursionError):
         return None
-    return parsed if isinstance(parsed, dict) else None
 
 
 def _model(value: Mapping[str, Any] | None) -> str | None:
@@ -60,6 +65,9 @@ def _is_text(value: str) -> bool:
 
 def disagreement(gated: GatedKey, value: bytes) -> str | None:
     """How a value contradicts its key, in words with both sides; None where it agrees or says nothing."""
+    if isinstance(_read(value), list):
+        # Dynamo takes an array's items for the fields of a card, in their order: it would name any worker unchecked.
+        return "the value is a JSON array, whose items some readers take for the fields of an object; write an object"
     parsed = parse(value) or {}
     lease = lease_of(gated.instance)
     claimed = parsed.get("instance_id", lease)

@@ -14,20 +14,24 @@ from greenroom.core import record as records
 from greenroom.core import txns
 from greenroom.core.cards import Attributes, attributes, differ_only_in_taints
 from greenroom.core.keyspace import Key, record_key, shadow_key
-from greenroom.core.place import Place, effective_hold, place_compares, place_of, where
+from greenroom.core.place import Place, effective_hold, keeps_back, place_compares, place_of, where
 from greenroom.core.policy import Hold, Policy, Requirements
+from greenroom.core.ranges import TOO_MANY_OPERATIONS
 from greenroom.core.record import GatedEntry, Record
 from greenroom.core.snapshot import Snapshot
 from greenroom.core.templates import GatedKey, GatedKeys, KeyKind
 from greenroom.core.transitions import card_added, card_changed, card_published, opened
-from greenroom.core.worker_calls import REQUEST_TOO_LARGE, TOO_MANY_OPERATIONS, Uses
+from greenroom.core.worker_calls import REQUEST_TOO_LARGE, Uses
 from greenroom.errors import EtcdRefusal, NewCardNeedsGates
 from greenroom.pb.etcd import kv_pb2, rpc_pb2
 
 MAX_CARDS = 120
 """Cards of one instance: a release needs a compare for each and four more, of etcd's 128."""
-MAX_RELEASE_BYTES = 1_500_000
-"""Values of one release together: etcd takes requests of 1.5 MiB, and keys, compares and the record need room too."""
+MAX_RELEASE_BYTES = 1_450_000
+"""Values of one release together: etcd takes requests of 1.5 MiB, and keys, compares and the record need room too.
+
+With 120 cards these are 40 kB, a full audit trail is 30 kB, and each gate with a long reason 2 kB.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +112,7 @@ class _Call:
         now: datetime,
     ) -> None:
         self.txn, self.uses, self.snapshot, self.now = txn, uses, snapshot, now
-        self.gated_keys = gated_keys
+        self.gated_keys, self.policy = gated_keys, policy
         self.needs: Mapping[Key, Requirements | None] = {
             key: needs_of(policy, gated, self._value_after(key)) for key, gated in uses.keys.items()
         }
@@ -160,14 +164,10 @@ class _Call:
         yield txns.unchanged(record_key(instance), self.snapshot.record_revision)
         if opens:
             yield txns.no_newer_shadow(instance, self.snapshot.revision)
-        seen: set[bytes] = set()
         for key, gated in self.uses.keys.items():
             if key in self.uses.deletes and (self.snapshot.is_released or self.places[key] is Place.SHADOW):
                 continue  # Deleting what is gone does nothing, and only a write of the record makes it another place.
-            for compare in place_compares(gated, self.places[key], self.snapshot):
-                if (name := bytes(compare.key)) not in seen:
-                    seen.add(name)
-                    yield compare
+            yield from place_compares(gated, self.places[key], self.snapshot)
 
     def _compare(self, compare: txns.Compare) -> txns.Compare:
         changed = txns.Compare()
@@ -215,15 +215,16 @@ class _Call:
         before = record = self.snapshot.record
         for key, request in self.uses.puts.items():
             record = self._after_put(record, key, request)
-        if record is not None and record is not before:
-            self._check_release_fits(record)
-            return record, before is None
         self._check_release_fits(record)
-        return None, False
+        if record is None or record is before:
+            return None, False
+        return record, before is None
 
     def _after_put(self, record: Record | None, key: Key, request: rpc_pb2.PutRequest) -> Record | None:
         """The record after one put; the same object where it need not be written."""
         gated, found, needs = self.uses.keys[key], self._found(key), self.needs[key]
+        if self.places[key] is Place.PUBLIC and key in self.snapshot.public:
+            self._check_edit_brings_no_gate(gated)
         if self.snapshot.is_released:
             return self._after_public_put(record, gated, request)
         hold = effective_hold(self.snapshot, needs)
@@ -236,6 +237,24 @@ class _Call:
                 return opened(entry, needs, self.now)
             return card_added(record, entry, needs, self.now)
         return self._after_edit(record, gated, request, bytes(found.value))
+
+    def _check_edit_brings_no_gate(self, gated: GatedKey) -> None:
+        """NewCardNeedsGates for an edit that makes a public key one that its rules would have kept back.
+
+        Rules select by model, which is in the value: whoever registered a free one could turn it into any other.
+        """
+        needs, record = self.needs[gated.key], self.snapshot.record
+        if needs is None or not keeps_back(needs.hold, gated.kind):
+            return
+        before = needs_of(self.policy, gated, bytes(self.snapshot.public[gated.key].value))
+        known = before.timeouts_seconds if before and keeps_back(before.hold, gated.kind) else {}
+        brought = [name for name in needs.timeouts_seconds if name not in known and not _is_through(record, name)]
+        if brought:
+            raise NewCardNeedsGates(
+                f"{gated.key!r} is public, and this edit would make it a card that needs the gates "
+                f"{', '.join(brought)}, which have not passed here: restart the worker to have it checked",
+                instance=gated.instance,
+            )
 
     def _after_edit(
         self, record: Record | None, gated: GatedKey, request: rpc_pb2.PutRequest, before: bytes
@@ -277,8 +296,8 @@ class _Call:
             raise EtcdRefusal(REQUEST_TOO_LARGE)
 
 
-def _is_through(record: Record, gate: str) -> bool:
-    return gate in record.gates and record.gates[gate].state.is_through
+def _is_through(record: Record | None, gate: str) -> bool:
+    return record is not None and gate in record.gates and record.gates[gate].state.is_through
 
 
 def _probe(compare: txns.Compare) -> txns.Operation:

@@ -29,7 +29,7 @@ def place_of(gated: GatedKey, snapshot: Snapshot, needs: Requirements | None) ->
         return Place.SHADOW
     if gated.key in snapshot.public:
         return Place.PUBLIC
-    return Place.SHADOW if _keeps_back(effective_hold(snapshot, needs), gated.kind) else Place.PUBLIC
+    return Place.SHADOW if keeps_back(effective_hold(snapshot, needs), gated.kind) else Place.PUBLIC
 
 
 def effective_hold(snapshot: Snapshot, needs: Requirements | None) -> Hold | None:
@@ -39,7 +39,8 @@ def effective_hold(snapshot: Snapshot, needs: Requirements | None) -> Hold | Non
     return snapshot.record.hold.stronger(needs.hold) if needs else snapshot.record.hold
 
 
-def _keeps_back(hold: Hold | None, kind: KeyKind) -> bool:
+def keeps_back(hold: Hold | None, kind: KeyKind) -> bool:
+    """Whether this hold (None: no rule matches) keeps keys of a kind out of sight."""
     if kind is KeyKind.INSTANCE:
         return hold is Hold.CARD_AND_INSTANCE
     return hold in (Hold.CARD, Hold.CARD_AND_INSTANCE)

@@ -10,7 +10,7 @@ from copy import deepcopy
 from typing import TypeVar
 
 from greenroom.core.keyspace import FIRST_CLIENT_KEY, clip, is_reserved
-from greenroom.errors import RefusedWrite
+from greenroom.errors import EtcdRefusal, RefusedWrite
 from greenroom.pb.etcd import rpc_pb2
 
 Ranged = rpc_pb2.RangeRequest | rpc_pb2.DeleteRangeRequest | rpc_pb2.Compare
@@ -18,6 +18,13 @@ Ranged = rpc_pb2.RangeRequest | rpc_pb2.DeleteRangeRequest | rpc_pb2.Compare
 
 Leaf = Ranged | rpc_pb2.PutRequest
 """What a Txn consists of in the end."""
+
+TOO_MANY_OPERATIONS = "etcdserver: too many operations in txn request"
+MAX_PARTS = 10_000
+"""Compares and operations of one Txn, at all depths together: etcd takes 128 a branch unless it is told otherwise.
+
+Two MiB of empty operations are a million, and looking at them would stop everybody else's keepalives for seconds.
+"""
 
 _Ranged = TypeVar("_Ranged", bound=Ranged)
 
@@ -64,15 +71,28 @@ def check_write(key: bytes) -> None:
 
 
 def leaves(request: rpc_pb2.TxnRequest) -> list[Leaf]:
-    """Every compare and every operation of both branches, at any depth; unset operations are left out."""
-    found: list[Leaf] = list(request.compare)
+    """Every compare and every operation of both branches, at any depth; unset operations are left out.
+
+    EtcdRefusal for more than MAX_PARTS of all these.
+    """
+    found: list[Leaf] = []
+    _collect(request, found, MAX_PARTS)
+    return found
+
+
+def _collect(request: rpc_pb2.TxnRequest, found: list[Leaf], room: int) -> int:
+    """Appends the leaves; how many parts more there may be."""
+    room -= len(request.compare) + len(request.success) + len(request.failure)
+    if room < 0:
+        raise EtcdRefusal(TOO_MANY_OPERATIONS)
+    found += request.compare
     for operation in (*request.success, *request.failure):
         name = operation.WhichOneof("request")
         if name == "request_txn":
-            found += leaves(operation.request_txn)
+            room = _collect(operation.request_txn, found, room)
         elif name is not None:
             found.append(getattr(operation, name))
-    return found
+    return room
 
 
 def _must_move(request: Ranged) -> bool:

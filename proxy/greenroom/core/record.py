@@ -21,6 +21,8 @@ from greenroom.errors import UnreadableRecord
 SCHEMA_VERSION = 1
 MAX_REASON_BYTES = 2048
 """A reason's end is what a failing check printed last; more would fill etcd, not help anyone."""
+MAX_TRAIL_REASON_BYTES = 256
+"""In the audit trail. Whole reasons would grow the record until it did not fit into one request with its cards."""
 MAX_TRANSITIONS = 64
 """The audit trail of one instance; the oldest entries make room, the first (its opening) stays."""
 ALREADY_PUBLIC = "AlreadyPublic"
@@ -152,7 +154,8 @@ class Record(Stored):
 
     def with_transition(self, time: datetime, actor: str, event: str, to_state: State, reason: str = "") -> "Record":
         """The record in another state, with the line that says why."""
-        line = Transition(time=time, actor=actor, event=event, from_state=self.state, to_state=to_state, reason=reason)
+        why = bounded_reason(reason, MAX_TRAIL_REASON_BYTES)
+        line = Transition(time=time, actor=actor, event=event, from_state=self.state, to_state=to_state, reason=why)
         return self.model_copy(update={"state": to_state, "transitions": bounded((*self.transitions, line))})
 
 
@@ -163,9 +166,9 @@ def bounded(transitions: tuple[Transition, ...]) -> tuple[Transition, ...]:
     return (transitions[0], *transitions[1 - MAX_TRANSITIONS :])
 
 
-def bounded_reason(reason: str) -> str:
+def bounded_reason(reason: str, limit_bytes: int = MAX_REASON_BYTES) -> str:
     """The last 2 KiB of a reason, cut between characters: the end of a check's output says what went wrong."""
-    return reason.encode("utf-8", "replace")[-MAX_REASON_BYTES:].decode("utf-8", "ignore")
+    return reason.encode("utf-8", "replace")[-limit_bytes:].decode("utf-8", "ignore")
 
 
 def encode(record: Record) -> bytes:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from greenroom.core import txns
 from greenroom.core.gating import Gated
-from greenroom.core.keyspace import RECORDS, held_key, shadow_key
+from greenroom.core.keyspace import held_key, is_reserved, shadow_key
 from greenroom.core.templates import GatedKey
 from greenroom.pb.etcd import kv_pb2, rpc_pb2
 
@@ -101,7 +101,8 @@ def lease_answer(answer: rpc_pb2.LeaseTimeToLiveResponse) -> rpc_pb2.LeaseTimeTo
     """The lease's keys as its owner knows them: shadows under their keys' names, nothing else of ours, once each."""
     restored = rpc_pb2.LeaseTimeToLiveResponse()
     restored.CopyFrom(answer)
-    names = dict.fromkeys(held_key(key) or key for key in answer.keys if not key.startswith(RECORDS))
+    own = (held_key(key) or key for key in answer.keys)
+    names = dict.fromkeys(key for key in own if not is_reserved(key))
     del restored.keys[:]
     restored.keys.extend(names)
     return restored

@@ -245,14 +245,14 @@ def withdrawn(record: Record, actor: str, reason: str, now: datetime, *, by_pers
     gates = {name: _next_attempt(gate, now) for name, gate in record.gates.items()}
     # Whatever opened it as released is over: from here on its gates decide.
     taken = record.model_copy(update={"gates": gates, "reason": "", "withdrawn_by": actor if by_person else ""})
-    return taken.with_transition(now, actor, "withdraw", goal, bounded_reason(reason))
+    return taken.with_transition(now, actor, "withdraw", goal, reason)
 
 
 def dropped(record: Record, actor: str, reason: str, now: datetime) -> Record:
     """The record without its held cards; attempts stay where they are."""
     goal = _goal(record, Event.DROP)
     assert isinstance(goal, State)
-    return record.model_copy(update={"cards": ()}).with_transition(now, actor, "drop", goal, bounded_reason(reason))
+    return record.model_copy(update={"cards": ()}).with_transition(now, actor, "drop", goal, reason)
 
 
 def gate_of(record: Record, name: str) -> Gate:
@@ -272,7 +272,7 @@ def _goal(record: Record, event: Event) -> State | Settle:
 
 def _moved(record: Record, goal: State | Settle, now: datetime, actor: str, event: str, reason: str) -> Record:
     target = _settled(record) if goal == SETTLE else goal
-    return record.with_transition(now, actor, event, target, bounded_reason(reason))
+    return record.with_transition(now, actor, event, target, reason)
 
 
 def _settled(record: Record) -> State:

@@ -9,14 +9,13 @@ from dataclasses import dataclass
 from greenroom.core import txns
 from greenroom.core.cards import disagreement
 from greenroom.core.keyspace import InstanceId, Key, lease_of
-from greenroom.core.ranges import check_write
+from greenroom.core.ranges import TOO_MANY_OPERATIONS, check_write
 from greenroom.core.templates import GatedKey, GatedKeys, UnfitKey
 from greenroom.errors import EtcdRefusal, RefusedWrite, UnsupportedCall
 from greenroom.pb.etcd import rpc_pb2
 
 WorkerRequest = rpc_pb2.PutRequest | rpc_pb2.DeleteRangeRequest | rpc_pb2.TxnRequest
 
-TOO_MANY_OPERATIONS = "etcdserver: too many operations in txn request"
 DUPLICATE_KEY = "etcdserver: duplicate key given in txn request"
 REQUEST_TOO_LARGE = "etcdserver: request is too large"
 

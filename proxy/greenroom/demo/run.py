@@ -67,7 +67,7 @@ def run(*, keep: bool) -> int:
             _keep(stage, ports, folder / "greenroom.log")
         timeline.chapter("6. Everything stops")
         _stop_workers(stage)
-        _stop(proxy, timeline)
+        _stop(proxy, folder / "greenroom.log", timeline)
     return 0 if timeline.conclude() else 1
 
 
@@ -140,9 +140,11 @@ def _stop_workers(stage: Stage) -> None:
         stage.workers.pop().stop()
 
 
-def _stop(proxy: "subprocess.Popen[bytes]", timeline: Timeline) -> None:
+def _stop(proxy: "subprocess.Popen[bytes]", log_path: Path, timeline: Timeline) -> None:
     proxy.terminate()
     status = proxy.wait(STOP_SECONDS)
+    if status != 0:
+        timeline.tell("greenroom", f"ended with status {status}: {_tail(log_path)}")
     timeline.check("the proxy and its etcd stop in good order", status == 0)
 
 

@@ -12,12 +12,12 @@ from .frames import (
     HEADER_BYTES,
     PADDED,
     PRIORITIZED,
-    UNKNOWN,
     Error,
     Fault,
     FrameReader,
     Take,
     content_of,
+    handler_table,
 )
 from .limits import Limits
 
@@ -39,9 +39,7 @@ class BlockAssembly:
         self._reader = reader
         self._limits = limits
         self._whole = whole
-        self._inside: tuple[Take, ...] = tuple(
-            self._continuation if kind == CONTINUATION else stray for kind in range(UNKNOWN + 1)
-        )
+        self._inside = handler_table({CONTINUATION: self._continuation}, stray)
         self._outside: tuple[Take, ...] = ()
         self._flags = self._stream_id = 0
         self._frames: list[bytes] = []

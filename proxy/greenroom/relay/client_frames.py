@@ -11,20 +11,26 @@ from .calls import Code, Kind, Refuse
 from .dialogue import Dialogue
 from .frames import (
     ACK,
+    CONTINUATION,
     DATA,
     END_HEADERS,
     END_STREAM,
+    GOAWAY,
     HEADER_BYTES,
+    HEADERS,
     LARGEST_WINDOW_BYTES,
     PADDED,
+    PING,
     PRIORITIZED,
+    PUSH_PROMISE,
+    RST_STREAM,
     SETTINGS,
-    UNKNOWN,
+    WINDOW_UPDATE,
     Error,
     Fault,
     FrameReader,
-    Take,
     content_of,
+    handler_table,
     pack,
     pack_rst,
     pack_window_update,
@@ -38,18 +44,13 @@ from .settings import MAX_FRAME_SIZE, build, for_upstream, last_value, parse
 from .streams import Phase, Stream
 from .windows import StreamWindow
 
-_PHASE_OF: Final = {
-    Kind.FORWARD: Phase.PASS,
-    Kind.UNARY: Phase.FIRST_MESSAGE,
-    Kind.STREAM: Phase.EACH_MESSAGE,
-    Kind.REFUSE: Phase.PASS,
-}
-# Reading a member of an enum class costs more than reading a name, and these are compared on every DATA frame.
+# Reading a member of an enum class costs several times a global name, and these are compared on every frame.
 _PASS: Final = Phase.PASS
 _FIRST_MESSAGE: Final = Phase.FIRST_MESSAGE
 _DECIDED: Final = Phase.DECIDED
 _UNARY: Final = Kind.UNARY
 _FORWARD: Final = Kind.FORWARD
+_STREAM: Final = Kind.STREAM
 
 _UNKNOWN_METHOD: Final = Refuse(Code.UNIMPLEMENTED, "unknown method")
 _COMPRESSED: Final = Refuse(Code.UNIMPLEMENTED, "compressed messages are not taken on this method")
@@ -65,7 +66,7 @@ class ClientFrames:
         self._streams = dialogue.streams
         self._up = dialogue.up
         self._limits = limits = dialogue.limits
-        self.reader = FrameReader(dialogue.to_upstream, (stray,) * (UNKNOWN + 1))
+        self.reader = FrameReader(dialogue.to_upstream, ())
         self.heads = RequestHeads(dialogue.inspector.kind, limits.header_list_bytes)
         self.upstream_reader: FrameReader | None = None  # it takes frames as large as the client says
         self._inspection = Inspection(dialogue, self.reader)
@@ -73,21 +74,22 @@ class ClientFrames:
         self._control_rate = Rate(limits.control_frames_per_second)
         self._empty_rate = Rate(limits.empty_data_frames_per_second)
         self._resets = 0
-        self._handlers: tuple[Take, ...] = (
-            self._data,
-            self._headers,
-            self._ignored,
-            self._rst_stream,
-            self._settings,
-            stray,
-            self._ping,
-            self._goaway,
-            self._window_update,
-            stray,
+        self._handlers = handler_table(
+            {
+                DATA: self._data,
+                HEADERS: self._headers,
+                RST_STREAM: self._rst_stream,
+                SETTINGS: self._settings,
+                PUSH_PROMISE: stray,
+                PING: self._ping,
+                GOAWAY: self._goaway,
+                WINDOW_UPDATE: self._window_update,
+                CONTINUATION: stray,
+            },
             self._ignored,
         )
         # The first frame has to be SETTINGS (RFC 9113, section 3.4).
-        self.reader.handlers = tuple(self._settings if kind == SETTINGS else stray for kind in range(UNKNOWN + 1))
+        self.reader.handlers = handler_table({SETTINGS: self._settings}, stray)
 
     def _data(self, flags: int, stream_id: int, begin: int, end: int) -> None:
         stream = self._streams.get(stream_id)
@@ -151,7 +153,7 @@ class ClientFrames:
             raise Fault(Error.PROTOCOL_ERROR, f"HEADERS on stream {stream_id}")
         dialogue.last_client_id = stream_id
         head = self.heads.head(block)
-        stream = Stream(stream_id, head, _PHASE_OF[head.kind], dialogue.now)
+        stream = Stream(stream_id, head, head.phase, dialogue.now)
         if flags & END_STREAM:
             stream.client_ended = True
         self._streams[stream_id] = stream
@@ -174,7 +176,7 @@ class ClientFrames:
             return _TOO_MANY_STREAMS
         if stream.id > dialogue.last_id_told:
             return _UNKNOWN_METHOD  # never seen: the client knows that this stream does not count
-        if kind is Kind.STREAM:
+        if kind is _STREAM:
             stream.up = StreamWindow(dialogue.upstream_settings)
         if kind is not _UNARY:
             dialogue.observer.call_relayed(head.path)
@@ -252,10 +254,13 @@ class ClientFrames:
         increment = word(self.reader.data, begin + HEADER_BYTES)
         if increment == 0:
             raise Fault(Error.PROTOCOL_ERROR, "WINDOW_UPDATE of 0")
+        down = self._dialogue.down
         if stream_id:
             self._open_stream_window(stream_id, increment, begin, end)
-        else:
+        elif down.debit or not 0 < down.left <= LARGEST_WINDOW_BYTES - increment:
             self._open_window(increment, begin, end)
+        else:  # the usual case: nothing was injected, nothing waits
+            down.left += increment
 
     def _open_window(self, increment: int, begin: int, end: int) -> None:
         down = self._dialogue.down

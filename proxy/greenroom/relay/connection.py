@@ -44,6 +44,7 @@ class Connection:
         self._upstream_full = True  # there is none yet
         self._handlers: dict[int, asyncio.Task[None]] = {}
         self._last_moment: asyncio.TimerHandle | None = None
+        self._draining = False
         self.closed = False
 
     def __repr__(self) -> str:
@@ -91,6 +92,7 @@ class Connection:
 
     def drain(self) -> None:
         """Let what is under way end, then close."""
+        self._draining = True
         self._core.drain()
         self._flush()
 
@@ -157,7 +159,7 @@ class Connection:
             out.clear()
         if core.effects:
             self._carry_out_effects()
-        if core.drained:
+        if self._draining and core.drained:
             self.close("drained")
 
     def _carry_out_effects(self) -> None:

@@ -32,7 +32,7 @@ class RelayCore:
         self._client = ClientFrames(self._dialogue)
         self._upstream = UpstreamFrames(self._dialogue, self._client.heads, self._client.reader)
         self._client.upstream_reader = self._upstream.reader
-        self._preface = b""
+        self._preface: bytes | None = b""  # as much of it as came; None when it is whole
         self._over = False
         self._draining = False
         self.to_client: list[bytes] = self._dialogue.to_client
@@ -64,12 +64,13 @@ class RelayCore:
         dialogue = self._dialogue
         dialogue.now = now
         try:
-            if len(self._preface) < len(PREFACE):
-                data = self._after_preface(data)
+            if self._preface is not None:
+                data = self._after_preface(self._preface, data)
             self._client.reader.feed(data)
         except Fault as fault:
             self._fail(fault)
-        dialogue.pay_credits()
+        if dialogue.owed_client or dialogue.owed_upstream:
+            dialogue.pay_credits()
 
     def feed_upstream(self, data: bytes, now: float) -> None:
         """Bytes came from upstream."""
@@ -81,7 +82,8 @@ class RelayCore:
             self._upstream.reader.feed(data)
         except Fault as fault:
             self._fail(fault)
-        dialogue.pay_credits()
+        if dialogue.owed_client or dialogue.owed_upstream:
+            dialogue.pay_credits()
 
     def answer(self, stream_id: int, answer: Answer, now: float) -> None:
         """The handler of a handed-over call is done."""
@@ -122,12 +124,13 @@ class RelayCore:
             self._over = True
             self._dialogue.release()
 
-    def _after_preface(self, data: bytes) -> bytes:
-        missing = len(PREFACE) - len(self._preface)
-        self._preface += data[:missing]
+    def _after_preface(self, begun: bytes, data: bytes) -> bytes:
+        missing = len(PREFACE) - len(begun)
+        self._preface = begun + data[:missing]
         if not PREFACE.startswith(self._preface):
             raise Fault(Error.PROTOCOL_ERROR, "not an HTTP/2 client")
-        if len(self._preface) == len(PREFACE):
+        if self._preface == PREFACE:
+            self._preface = None
             self.to_upstream.append(PREFACE)
         return data[missing:]
 

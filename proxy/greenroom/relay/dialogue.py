@@ -40,6 +40,8 @@ class Close:
 
 Effect = StartHandler | CancelHandler | Close
 
+_PASS = Phase.PASS
+_DECIDED = Phase.DECIDED
 _TOO_MANY_HANDLERS = Refuse(Code.RESOURCE_EXHAUSTED, "too many calls at once on this connection")
 
 
@@ -75,13 +77,16 @@ class Dialogue:
         self.undecided = 0
         self.answered = 0
         self._running: set[int] = set()
-        self._owed_client = 0
-        self._owed_upstream = 0
+        self.owed_client = 0
+        self.owed_upstream = 0
 
     def forget(self, stream: Stream) -> None:
         """The stream is over for the client."""
         del self.streams[stream.id]
-        if stream.phase is Phase.FIRST_MESSAGE:
+        phase = stream.phase
+        if phase is _PASS or phase is _DECIDED:
+            return  # the usual case: nothing is held for it
+        if phase is Phase.FIRST_MESSAGE:
             self.undecided -= 1
         if stream.assembly is not None:
             stream.assembly.drop()
@@ -99,7 +104,7 @@ class Dialogue:
         """DATA of the client does not go up; it gets its windows back (but a stream's once it has ended that)."""
         if amount == 0:
             return
-        self._owed_client += self.up.swallow(amount)
+        self.owed_client += self.up.swallow(amount)
         if stream is None or stream.client_ended:
             return
         credit = stream.up.swallow(amount) if stream.up is not None else amount
@@ -108,23 +113,23 @@ class Dialogue:
 
     def credit_upstream(self, amount: int) -> None:
         """DATA of upstream does not go down, on a stream that is over."""
-        self._owed_upstream += self.down.swallow(amount)
+        self.owed_upstream += self.down.swallow(amount)
 
     def pay_credits(self) -> None:
         """Write the connections' window updates of a whole batch as one frame each."""
-        if self._owed_client:
-            self.to_client.append(pack_window_update(0, self._owed_client))
-            self._owed_client = 0
-        if self._owed_upstream:
-            self.to_upstream.append(pack_window_update(0, self._owed_upstream))
-            self._owed_upstream = 0
+        if self.owed_client:
+            self.to_client.append(pack_window_update(0, self.owed_client))
+            self.owed_client = 0
+        if self.owed_upstream:
+            self.to_upstream.append(pack_window_update(0, self.owed_upstream))
+            self.owed_upstream = 0
 
     def drop_waiting(self, stream: Stream) -> bool:
         """Forget DATA that waits for upstream's windows; whether there was any."""
         if not self.up.waiting:
             return False
         dropped = self.up.purge(stream.id)
-        self._owed_client += self.up.swallow(dropped or 0)
+        self.owed_client += self.up.swallow(dropped or 0)
         return dropped is not None
 
     def reset_upstream(self, stream: Stream) -> None:

@@ -5,7 +5,7 @@ bytes that came, so a batch of frames that need no change costs one copy.
 """
 
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from enum import IntEnum
 from typing import Final
 
@@ -26,7 +26,7 @@ PING: Final = 6
 GOAWAY: Final = 7
 WINDOW_UPDATE: Final = 8
 CONTINUATION: Final = 9
-UNKNOWN: Final = 10  # place of all later types in a table of handlers
+
 
 ACK: Final = 0x1
 END_STREAM: Final = 0x1
@@ -127,10 +127,15 @@ Take = Callable[[int, int, int, int], None]
 """A handler of one frame type: flags, stream id, and where the frame (with its header) lies in the reader's data."""
 
 
+def handler_table(known: Mapping[int, Take], other: Take) -> tuple[Take, ...]:
+    """One handler for each of the 256 frame types: those named, `other` for the rest."""
+    return tuple(known.get(kind, other) for kind in range(256))
+
+
 class FrameReader:
     """Cuts one direction's bytes into frames, calls a handler for each, writes the runs that pass to `out`.
 
-    `handlers` is a tuple by frame type; whoever wants other rules for the next frame replaces it.
+    `handlers` has one for each frame type; whoever wants other rules for the next frame replaces it.
     """
 
     __slots__ = ("_rest", "_run", "data", "handlers", "largest_frame_bytes", "out")
@@ -151,7 +156,8 @@ class FrameReader:
         self._run = position = 0
         size = len(data)
         unpack = _HEADER.unpack_from
-        while position + HEADER_BYTES <= size:
+        last = size - HEADER_BYTES
+        while position <= last:
             high, low, kind, flags, stream_id = unpack(data, position)
             length = high << 8 | low
             if length > self.largest_frame_bytes:
@@ -159,9 +165,7 @@ class FrameReader:
             end = position + HEADER_BYTES + length
             if end > size:
                 break
-            self.handlers[kind if kind < UNKNOWN else UNKNOWN](  # noqa: FURB136 (min() is a call)
-                flags, stream_id & 0x7FFF_FFFF, position, end
-            )
+            self.handlers[kind](flags, stream_id & 0x7FFF_FFFF, position, end)
             position = end
         if self._run < position:
             self.out.append(data[self._run : position])

@@ -10,6 +10,7 @@ from typing import Final
 
 from .calls import Kind, Metadata
 from .header_blocks import Field, HeaderDecoder
+from .streams import Phase
 
 # One connection's calls differ in few ways; a block beyond this number is decoded again.
 _CACHED_HEADS: Final = 256
@@ -22,6 +23,12 @@ _UNIT_SECONDS: Final = {
     ord("u"): 1e-6,
     ord("n"): 1e-9,
 }
+_PHASE_OF: Final = {
+    Kind.FORWARD: Phase.PASS,
+    Kind.UNARY: Phase.FIRST_MESSAGE,
+    Kind.STREAM: Phase.EACH_MESSAGE,
+    Kind.REFUSE: Phase.PASS,
+}
 _NOT_METADATA: Final = frozenset((b"te", b"content-type", b"user-agent"))
 
 
@@ -30,15 +37,16 @@ class BadMetadataError(Exception):
 
 
 class RequestHead:
-    """One request's path, kind, and fields. Fields are only turned into metadata for a call that is handed over."""
+    """One request's path, kind, first phase, and fields, which only become metadata when the call is handed over."""
 
-    __slots__ = ("compressed", "fields", "kind", "path")
+    __slots__ = ("compressed", "fields", "kind", "path", "phase")
 
     def __init__(self, fields: list[Field], kind_of: Callable[[bytes], Kind]) -> None:
         paths = [value for name, value in fields if name == b":path"]
         known = len(paths) == 1
         self.fields = fields
         self.kind = kind_of(paths[0]) if known else Kind.REFUSE
+        self.phase = _PHASE_OF[self.kind]
         self.path = paths[0] if self.kind is not Kind.REFUSE else b""
         self.compressed = any(name == b"grpc-encoding" and value != b"identity" for name, value in fields)
 

@@ -14,6 +14,7 @@ from .messages import PREFIX_BYTES, MessageAssembly, frame_message
 from .streams import Phase, Stream
 
 _PREFIX: Final = struct.Struct(">BL")
+_DECIDED: Final = Phase.DECIDED
 _INSPECTOR_FAILED: Final = Refuse(Code.INTERNAL, "this request could not be looked into")
 _SECOND_MESSAGE: Final = Refuse(Code.INTERNAL, "a second message on a call that takes one")
 
@@ -152,7 +153,7 @@ class Inspection:
 
     def _forward(self, stream: Stream, flags: int, begin: int, end: int) -> None:
         self._dialogue.undecided -= 1
-        stream.phase = Phase.DECIDED
+        stream.phase = _DECIDED
         self._call_relayed(stream.head.path)
         self.pass_on(stream, flags, begin, end)
 

@@ -6,11 +6,14 @@ never needs to be remembered.
 """
 
 from enum import StrEnum
+from typing import TYPE_CHECKING
 
-from .heads import RequestHead
 from .messages import MessageAssembly
 from .settings import Announced
 from .windows import StreamWindow
+
+if TYPE_CHECKING:
+    from .heads import RequestHead
 
 
 class Phase(StrEnum):
@@ -40,7 +43,7 @@ class Stream:
         "upstream_ended",
     )
 
-    def __init__(self, stream_id: int, head: RequestHead, phase: Phase, opened: float) -> None:
+    def __init__(self, stream_id: int, head: "RequestHead", phase: Phase, opened: float) -> None:
         self.id = stream_id
         self.head = head
         self.phase = phase

@@ -8,19 +8,25 @@ from .blocks import BlockAssembly, stray
 from .dialogue import Dialogue
 from .frames import (
     ACK,
+    CONTINUATION,
     DATA,
     END_HEADERS,
     END_STREAM,
+    GOAWAY,
     HEADER_BYTES,
+    HEADERS,
     PADDED,
+    PING,
     PRIORITIZED,
+    PUSH_PROMISE,
+    RST_STREAM,
     SETTINGS,
-    UNKNOWN,
+    WINDOW_UPDATE,
     Error,
     Fault,
     FrameReader,
-    Take,
     content_of,
+    handler_table,
     pack,
     pack_block,
     pack_goaway,
@@ -34,6 +40,7 @@ from .settings import HEADER_TABLE_SIZE, MAX_FRAME_SIZE, build, for_client, last
 from .streams import Phase, Stream
 
 _LOCAL = Phase.LOCAL
+_PASS = Phase.PASS
 
 
 class UpstreamFrames:
@@ -44,24 +51,26 @@ class UpstreamFrames:
         self._streams = dialogue.streams
         self._down = dialogue.down
         self._pings = dialogue.pings
+        self._answers = dialogue.answers
         self._decoder = heads.decoder
         self._client_reader = client_reader
-        self.reader = FrameReader(dialogue.to_client, (stray,) * (UNKNOWN + 1))
+        self.reader = FrameReader(dialogue.to_client, ())
         self._blocks = BlockAssembly(self.reader, dialogue.limits, self._whole_block)
-        self._handlers: tuple[Take, ...] = (
-            self._data,
-            self._headers,
-            self._ignored,
-            self._rst_stream,
-            self._settings,
-            stray,
-            self._ping,
-            self._goaway,
-            self._window_update,
-            stray,
+        self._handlers = handler_table(
+            {
+                DATA: self._data,
+                HEADERS: self._headers,
+                RST_STREAM: self._rst_stream,
+                SETTINGS: self._settings,
+                PUSH_PROMISE: stray,
+                PING: self._ping,
+                GOAWAY: self._goaway,
+                WINDOW_UPDATE: self._window_update,
+                CONTINUATION: stray,
+            },
             self._ignored,
         )
-        self.reader.handlers = tuple(self._settings if kind == SETTINGS else stray for kind in range(UNKNOWN + 1))
+        self.reader.handlers = handler_table({SETTINGS: self._settings}, stray)
 
     def _data(self, flags: int, stream_id: int, begin: int, end: int) -> None:
         stream = self._streams.get(stream_id)
@@ -100,7 +109,7 @@ class UpstreamFrames:
         if stream is None or stream.phase is _LOCAL:
             self.reader.cut(begin, end)
             return
-        if not self._dialogue.answers.block_was_sent or self._down.waiting:
+        if not self._answers.block_was_sent or self._down.waiting:
             content_begin, content_end = content_of(
                 self.reader.data, flags & (PADDED | PRIORITIZED), begin + HEADER_BYTES, end
             )
@@ -122,7 +131,7 @@ class UpstreamFrames:
 
     def _send_block(self, flags: int, stream_id: int, block: bytes, frames: bytes) -> None:
         """The first block to a client has to begin with a table size update, in case it asked for a small table."""
-        answers = self._dialogue.answers
+        answers = self._answers
         if not answers.block_was_sent and block[:1] != SIZE_UPDATE_TO_ZERO:
             frames = pack_block(stream_id, SIZE_UPDATE_TO_ZERO + block, flags & END_STREAM)
         answers.block_was_sent = True
@@ -137,7 +146,7 @@ class UpstreamFrames:
             dialogue.up.send(pack(DATA, END_STREAM, stream.id))
         if stream.client_ended:
             dialogue.forget(stream)
-        elif stream.phase is not Phase.PASS:
+        elif stream.phase is not _PASS:
             dialogue.set_phase(stream, Phase.ENDED_UPSTREAM)
 
     def _rst_stream(self, flags: int, stream_id: int, begin: int, end: int) -> None:

@@ -14,8 +14,8 @@ from tests.faults.racing.words import Fault, Kind, Round, Touched
 from tests.guarantees import (
     Adopted,
     Deleted,
+    Event,
     LeaseEnded,
-    Moment,
     Operation,
     RolloutHeld,
     RolloutHoldLifted,
@@ -96,7 +96,7 @@ def verdict_on(life: Life, log: RaceLog, *, all_said: bool = True) -> list[str]:
     except KeyError as error:
         faults.append(f"the story makes no sense: {error!r} is unknown when it is decided")
     faults += _two_places(changes)
-    faults += _record_against_keys(life, changes)
+    faults += _record_against_keys(changes)
     faults += _attempts(changes)
     faults += _lost(life, changes)
     if all_said:
@@ -104,11 +104,10 @@ def verdict_on(life: Life, log: RaceLog, *, all_said: bool = True) -> list[str]:
     return faults
 
 
-def _gated_events(life: Life, log: RaceLog) -> list[Moment]:
+def _gated_events(life: Life, log: RaceLog) -> list[Event]:
+    """What the public saw of its cards, and of its instance record where that is held too."""
     events = public_events(log.changes[life.instance])
-    if life.round.kind is not Kind.WHOLE:
-        return [event for event in events if event.key != life.round.instance_key]  # type: ignore[misc]
-    return list(events)  # type: ignore[arg-type]
+    return [event for event in events if life.round.is_card(event.key) or life.round.kind is Kind.WHOLE]
 
 
 def _revisions(changes: Sequence[Change]) -> dict[int, list[Change]]:
@@ -131,7 +130,7 @@ def _two_places(changes: Sequence[Change]) -> Iterator[str]:
             yield f"one place: {key!r} is held and public (revision {revision})"
 
 
-def _record_against_keys(life: Life, changes: Sequence[Change]) -> Iterator[str]:
+def _record_against_keys(changes: Sequence[Change]) -> Iterator[str]:
     """RELEASED means that nothing is held, any other state that nothing it names is public."""
     state, named = "", set[bytes]()
     places: dict[str, set[bytes]] = {"shadow": set(), "public": set(), "other": set(), "record": set()}
@@ -139,8 +138,7 @@ def _record_against_keys(life: Life, changes: Sequence[Change]) -> Iterator[str]
         for change in group:
             (places[change.where].add if change.value is not None else places[change.where].discard)(change.key)
             if change.where == "record":
-                record = json.loads(change.value) if change.value is not None else {"state": "", "cards": []}
-                state, named = record["state"], {card["key"].encode() for card in record["cards"]}
+                state, named = _state_and_cards(change.value)
         if state == "RELEASED" and places["shadow"]:
             yield f"state of the record: RELEASED, and {sorted(places['shadow'])} are held (revision {revision})"
         if state and state != "RELEASED" and (shown := places["public"] & named):
@@ -149,6 +147,13 @@ def _record_against_keys(life: Life, changes: Sequence[Change]) -> Iterator[str]
             yield f"the record's cards: {sorted(unnamed)} are held and not named (revision {revision})"
         if not state and places["shadow"]:
             yield f"state of the record: none, and {sorted(places['shadow'])} are held (revision {revision})"
+
+
+def _state_and_cards(record: bytes | None) -> tuple[str, set[bytes]]:
+    if record is None:
+        return "", set()
+    found = json.loads(record)
+    return found["state"], {card["key"].encode() for card in found["cards"]}
 
 
 def _attempts(changes: Sequence[Change]) -> Iterator[str]:

@@ -4,6 +4,7 @@ The rule: what is not in the control API yet is done by the product's own plans,
 """
 
 import asyncio
+import contextlib
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from datetime import datetime, timedelta
@@ -16,6 +17,7 @@ from greenroom.core.rollout_holds import RolloutHold, encode
 from greenroom.core.selectors import Selector
 from greenroom.core.transitions import overridden, retried
 from greenroom.core.verdicts import Planner, edit, reconcile, withdrawal
+from greenroom.errors import WrongState
 from greenroom.pb.etcd import rpc_pb2
 from greenroom.store.fenced import CarriedOut, carry_out
 from tests.faults.racing.process import CALL_SECONDS, Racer, run
@@ -25,7 +27,8 @@ from tests.guarantees import Decided, LeaseEnded, Overrode, Retried, Withdrew
 REVOKED = 0.25
 """The part of the instances whose lease ends in the middle of everything."""
 HOLDS = 0.5
-PATIENCE = 10
+PATIENCE = 4
+WITHDRAWAL_TRIES = 5
 """Jitters between two of an operator's actions: most instances are to be registered, and some released, by then."""
 DEADLINES = 0.04
 AFTER_EVERY_DEADLINE = timedelta(hours=2)
@@ -93,17 +96,28 @@ class Operator:
 
     async def live(self) -> None:
         actions: list[Callable[[], Coroutine[Any, Any, None]]] = [
-            *(self._withdraw, self._withdraw, self._withdraw, self._retry, self._retry, self._override)
+            *(self._withdraw, self._withdraw, self._withdraw, self._retry, self._override)
         ]
         for _ in range(self.rng.randint(1, 5)):
-            await asyncio.sleep(self.rng.uniform(0, PATIENCE * self.round.jitter_seconds))
+            await self._pause()
             deadline = self.rng.random() < DEADLINES
             await self.racer.tolerate(self._deadline() if deadline else self.rng.choice(actions)())
 
     async def _withdraw(self) -> None:
+        """As soon as there is something to withdraw: its workers are still at it then."""
+        for _ in range(WITHDRAWAL_TRIES):
+            await self._pause()
+            with contextlib.suppress(WrongState):
+                return await self._withdraw_now()
+        return None
+
+    async def _withdraw_now(self) -> None:
         by_person = self.rng.random() < 0.5
         if done := await self._carry_out(withdrawal(self.racer.name, "raced", by_person=by_person)):
             self.racer.say(Withdrew(done.revision, self.instance, by_person))
+
+    async def _pause(self) -> None:
+        await asyncio.sleep(self.rng.uniform(0, PATIENCE * self.round.jitter_seconds))
 
     async def _retry(self) -> None:
         def change(record: Record, now: datetime) -> Record:

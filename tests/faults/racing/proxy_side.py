@@ -21,8 +21,8 @@ from greenroom.store.follower import Follower
 from greenroom.store.mirror import Mirror
 from greenroom.store.reconciler import Reconciler
 from tests.faults.racing.process import Racer, run
-from tests.faults.racing.worker import RacingWorker
 from tests.faults.racing.words import POLICY, Round, Touched
+from tests.faults.racing.worker import RacingWorker
 from tests.guarantees import Decided
 
 REPORTS_AT_LEAST, REPORTS_AT_MOST = 4, 9

@@ -21,7 +21,7 @@ from tests.guarantees import Deleted, Saw, Wrote
 from tests.support.client import delete, get, mod_revision_is, put, version_is
 
 AnswerT = TypeVar("AnswerT", bound=Message)
-ACTIONS_AT_LEAST, ACTIONS_AT_MOST = 3, 6
+ACTIONS_AT_LEAST, ACTIONS_AT_MOST = 5, 10
 REFUSALS = (LEASE_ENDED, "is a new card of it", "kept changing while it was written to")
 """What a worker may be told: its lease ended, a released instance takes no new card, the race was too hot."""
 

@@ -106,7 +106,7 @@ async def test_what_a_txn_did_is_one_line_by_its_effect() -> None:
     rejected, told, _ = log.events
     assert (rejected["reason"], rejected["actor"]) == ("no answer", "ci")
     assert told["models"] == "Qwen/Qwen3-0.6B"
-    assert told["endpoint"] == "dynamo/backend/generate"
+    assert told["endpoint"] == "dynamo.backend.generate"
     assert told["revision"] == 7
 
 

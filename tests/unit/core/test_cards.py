@@ -161,13 +161,19 @@ def test_a_lora_card_must_have_its_own_suffix() -> None:
         assert disagreement(gated(key), changed(value, model_suffix=suffix)) is not None
 
 
+@pytest.mark.parametrize("value", [b"[]", b' ["Model", "other", "c", "e", 7, {}]'])
+def test_an_array_is_refused_for_dynamo_reads_it_as_a_card_of_whomever_it_names(value: bytes) -> None:
+    """Its items are the fields in their order to Dynamo's parser, and carry no names to be compared by."""
+    why = disagreement(gated(PYTHON_WORKER), value)
+    assert why is not None
+    assert "array" in why
+
+
 def test_a_null_suffix_on_a_workers_own_card_agrees() -> None:
     assert disagreement(gated(PYTHON_WORKER), changed(CARD, model_suffix=None)) is None
 
 
-@pytest.mark.parametrize(
-    "value", [b"", b"not json", b"[1]", b'"text"', b"null", b"\xff\xfe\xfd", b"[" * 100_000, b"{}"]
-)
+@pytest.mark.parametrize("value", [b"", b"not json", b"[1", b'"text"', b"null", b"\xff\xfe\xfd", b"[" * 100_000, b"{}"])
 def test_a_value_that_says_nothing_agrees_and_has_no_model(value: bytes) -> None:
     assert disagreement(gated(PYTHON_WORKER), value) is None
     assert attributes(gated(PYTHON_WORKER), value) == Attributes("dynamo", "pyw", "generate", None, "")

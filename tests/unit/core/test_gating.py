@@ -221,6 +221,39 @@ def test_row_7_what_is_public_already_stays_at_its_place(
     assert planned.record is None
 
 
+@pytest.mark.parametrize(
+    ("before", "hold"),
+    [
+        (None, Hold.CARD),
+        (None, Hold.CARD_AND_INSTANCE),
+        (held_record(LORA), Hold.CARD),
+        (held_record(K, hold=Hold.HEALTH), Hold.CARD),
+        (released_record(K), Hold.CARD),
+        (opened_as_public((entry(K),), needs(), NOW), Hold.CARD),
+    ],
+    ids=["no record", "no record, hold all", "another card is held", "hold health", "released", "AlreadyPublic"],
+)
+@pytest.mark.parametrize("value", [edited(K, display_name="secret"), b"not json"], ids=["gated", "unreadable"])
+def test_a_public_card_cannot_be_turned_into_one_whose_gates_have_not_passed(
+    before: Record | None, hold: Hold, value: bytes
+) -> None:
+    """It was free when it was registered, as a model that no rule names; the edit names one that a rule does."""
+    rules = policy("evals", hold=hold, model="secret", component="pyw")
+    seen = snapshot(before, shadows=(LORA,) if before and LORA in before.keys else (), public=(K,))
+    with pytest.raises(NewCardNeedsGates, match="needs the gates evals, which have not passed here"):
+        plan(then(put(K, value)), seen, rules)
+
+
+def test_a_public_card_can_become_one_whose_gates_have_passed_or_that_holds_nothing_back() -> None:
+    turned = then(put(K, edited(K, display_name="secret")))
+    for seen, rules in (
+        (snapshot(released_record(K), public=(K,)), policy("smoke", model="secret")),
+        (snapshot(public=(K,)), policy("evals", hold=Hold.HEALTH, model="secret")),
+        (snapshot(public=(K,)), policy("evals")),
+    ):
+        assert TEXT.operations(plan(turned, seen, rules).txn.success) == "put K lease"
+
+
 def test_row_8_what_no_rule_concerns_is_written_through_with_a_fence() -> None:
     planned = plan(create_txn(K), snapshot(), NO_RULE)
     assert TEXT.txn(planned.txn) == (
@@ -420,6 +453,12 @@ def test_a_range_delete_within_one_instance_takes_its_shadows_too() -> None:
     assert planned.widths == (1, 2)
 
 
+def test_a_range_that_starts_at_a_held_key_stays_the_public_view() -> None:
+    seen = snapshot(held_record(K), shadows=(K,))
+    txn = then(get(K), get(K, range_end=b"v1/n"), delete(K, b"v1/n"))
+    assert TEXT.operations(plan(txn, seen).txn.success) == "get S(K); get [K, b'v1/n'); del [K, b'v1/n')"
+
+
 def test_a_range_delete_beyond_one_instance_takes_public_keys_only() -> None:
     planned = plan(then(put(K), delete(b"v1/event", b"v1/f")), snapshot())
     assert TEXT.operations(planned.txn.success) == "put S(K) lease; del [b'v1/event', b'v1/f'); put R lease"
@@ -491,6 +530,17 @@ def test_as_many_bytes_as_one_release_can_publish(size: int, fits: bool, first_w
         plan(txn, seen)
 
 
+def test_taints_count_too() -> None:
+    huge = edited(K, taints=["x" * MAX_RELEASE_BYTES])
+    with pytest.raises(EtcdRefusal, match="request is too large"):
+        plan(edit_txn(K, 20, huge), snapshot(held_record(K), shadows=(K,)))
+
+
+def test_what_became_too_much_all_the_same_can_be_deleted() -> None:
+    cards = lora_cards(MAX_CARDS + 1)
+    assert plan(then(delete(next(iter(cards)))), snapshot(held_record(*cards), shadows=cards)).record is None
+
+
 def test_cards_opened_in_one_txn_must_fit_one_release_too() -> None:
     with pytest.raises(EtcdRefusal, match="request is too large"):
         plan(then(put(K, sized(K, 800_000)), put(LORA, sized(LORA, 800_000))), snapshot())
@@ -507,8 +557,15 @@ def test_a_key_without_a_value_needs_what_any_model_would() -> None:
     assert needs_of(rules, gated(K), edited(K, display_name="big")) is None
 
 
+def test_a_put_that_keeps_the_value_needs_what_that_value_does() -> None:
+    same = then(put(K, b"", ignore_value=True))
+    for model, expected in (("big", Gated), ("tiny*", LookAtLease)):
+        rules = policy("smoke", model=model)
+        assert isinstance(looked_at(same, snapshot(public=(K,)), rules, lease_was_seen=False), expected)
+
+
 @pytest.mark.parametrize(
-    "value", [b"not json", b"[]", b'{"card_json": {"display_name": 7}}', b'{"card_json": {"display_name": "\\ud800"}}']
+    "value", [b"not json", b"5", b'{"card_json": {"display_name": 7}}', b'{"card_json": {"display_name": "\\ud800"}}']
 )
 def test_a_value_that_cannot_be_read_is_held_by_every_rule_and_stored(value: bytes) -> None:
     planned = plan(then(put(K, value)), snapshot(), policy("smoke", model="tiny*"))

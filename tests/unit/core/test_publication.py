@@ -5,6 +5,7 @@ from collections.abc import Iterable
 import pytest
 
 from greenroom.core import record as records
+from greenroom.core.gating import MAX_RELEASE_BYTES
 from greenroom.core.keyspace import Key
 from greenroom.core.publication import (
     MAX_FLAT_WITHDRAWAL,
@@ -96,6 +97,19 @@ def test_row_10_as_many_cards_as_etcd_takes() -> None:
     txn = release_txn(snapshot(passed(*cards), shadows=cards), passed(*cards), NOW)
     assert len(txn.compare) == 124 <= MAX_OPERATIONS
     assert len(txn.success) == 122
+
+
+@pytest.mark.parametrize("count", [2, 120])
+def test_row_10_what_was_accepted_fits_etcds_request_after_the_longest_life(count: int) -> None:
+    """Every write is let in by the size of its values; the record with all its reasons must not spoil the release."""
+    cards = lora_cards(count)
+    record, gates = held_record(*cards, gates=tuple(f"gate-{number}" for number in range(16))), range(16)
+    for number in (*gates, *gates, *gates, *gates, *gates):
+        outcome = Outcome.ERROR if len(record.transitions) < 64 else Outcome.PASSED
+        record = with_verdict(record, f"gate-{number}", 1, outcome, reason="x" * 9000, reporter="ci" * 20, now=NOW)
+    values = {key: value_of(key) + b" " * (MAX_RELEASE_BYTES // count - len(value_of(key))) for key in cards}
+    txn = release_txn(snapshot(record, shadows=cards, values=values), record, NOW)
+    assert txn.ByteSize() < 1.5 * 1024 * 1024
 
 
 def taken(*keys: Key) -> Record:

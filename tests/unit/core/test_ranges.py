@@ -3,8 +3,8 @@
 import pytest
 
 from greenroom.core.keyspace import BUDGET, ROOT, SHADOWS
-from greenroom.core.ranges import check_write, clip_range, clip_txn, clip_watch, leaves
-from greenroom.errors import RefusedWrite
+from greenroom.core.ranges import MAX_PARTS, check_write, clip_range, clip_txn, clip_watch, leaves
+from greenroom.errors import EtcdRefusal, RefusedWrite
 from greenroom.pb.etcd import rpc_pb2
 
 Operation = rpc_pb2.RequestOp
@@ -150,3 +150,17 @@ def test_leaves_are_everything_that_names_a_key() -> None:
         failure=[delete(b"4"), get(b"5"), nested(rpc_pb2.TxnRequest())],
     )
     assert [leaf.key for leaf in leaves(request)] == [b"1", b"2", b"3", b"4", b"5"]
+
+
+@pytest.mark.parametrize("depth", [0, 1, 3])
+def test_a_txn_of_very_many_parts_is_refused_at_whatever_depth(depth: int) -> None:
+    """Walking a million empty operations would keep everybody else waiting for seconds."""
+    for parts, fits in ((MAX_PARTS - depth, True), (MAX_PARTS - depth + 1, False)):
+        request = rpc_pb2.TxnRequest(success=[Operation() for _ in range(parts)])
+        for _ in range(depth):
+            request = rpc_pb2.TxnRequest(failure=[nested(request)])
+        if fits:
+            assert leaves(request) == []
+        else:
+            with pytest.raises(EtcdRefusal, match="too many operations in txn request"):
+                leaves(request)

@@ -3,6 +3,7 @@
 import pytest
 
 from greenroom.core.gating import Gated, gate_call
+from greenroom.core.keyspace import ROLLOUT_HOLDS, ROOT
 from greenroom.core.policy import Policy
 from greenroom.core.restore import FenceLost, lease_answer, read_answer, read_txn, settle
 from greenroom.core.snapshot import Snapshot
@@ -227,6 +228,12 @@ def test_a_lease_shows_its_owners_names_once_and_no_record() -> None:
     assert list(told.keys) == [K, LORA, b"v1/event_channels/x"]
     assert (told.ID, told.TTL, told.grantedTTL, told.header) == (LEASE, 8, 10, HEADER)
     assert len(given.keys) == 5
+
+
+def test_a_lease_shows_none_of_the_proxys_own_keys() -> None:
+    """A proxy's registration and a rollout hold that expires lie on leases too, which any client can ask about."""
+    given = rpc_pb2.LeaseTimeToLiveResponse(ID=5, keys=[ROOT + b"proxies/a", ROLLOUT_HOLDS + b"freeze", b"mine"])
+    assert list(lease_answer(given).keys) == [b"mine"]
 
 
 def test_values_are_never_touched() -> None:

@@ -2,9 +2,10 @@
 
 import pytest
 
+from greenroom.core.ranges import TOO_MANY_OPERATIONS
 from greenroom.core.templates import GatedKey
 from greenroom.core.txns import MAX_OPERATIONS
-from greenroom.core.worker_calls import DUPLICATE_KEY, TOO_MANY_OPERATIONS, Uses, as_txn, check_put, examine
+from greenroom.core.worker_calls import DUPLICATE_KEY, Uses, as_txn, check_put, examine
 from greenroom.errors import EtcdRefusal, RefusedWrite, UnsupportedCall
 from greenroom.pb.etcd import rpc_pb2
 from tests.support.instances import (

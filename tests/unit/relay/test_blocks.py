@@ -8,11 +8,10 @@ from greenroom.relay.frames import (
     END_HEADERS,
     HEADERS,
     PADDED,
-    UNKNOWN,
     Error,
     Fault,
     FrameReader,
-    Take,
+    handler_table,
     pack,
 )
 from greenroom.relay.limits import Limits
@@ -22,8 +21,7 @@ def reader_and_blocks(limits: Limits | None = None) -> tuple[FrameReader, list[t
     whole: list[tuple[int, int, bytes, bytes]] = []
     reader = FrameReader([], ())
     blocks = BlockAssembly(reader, limits or Limits(), lambda *found: whole.append(found))
-    handlers: tuple[Take, ...] = tuple(blocks.start if kind == HEADERS else stray for kind in range(UNKNOWN + 1))
-    reader.handlers = handlers
+    reader.handlers = handler_table({HEADERS: blocks.start}, stray)
     return reader, whole
 
 

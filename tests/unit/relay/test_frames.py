@@ -1,7 +1,5 @@
 """Frames and the reader that cuts them out of a byte stream."""
 
-import h2.config
-import h2.connection
 import hyperframe.frame
 import pytest
 
@@ -24,7 +22,7 @@ def collected() -> tuple[FrameReader, list[bytes], list[tuple[int, int, int, byt
     def handler(kind: int) -> frames.Take:
         return lambda flags, stream_id, begin, end: take(kind, flags, stream_id, begin, end)
 
-    reader.handlers = tuple(handler(kind) for kind in range(frames.UNKNOWN + 1))
+    reader.handlers = tuple(handler(kind) for kind in range(256))
     return reader, out, seen
 
 
@@ -34,7 +32,7 @@ def test_frames_survive_any_cut_of_the_byte_stream() -> None:
         reader, out, seen = collected()
         for begin in range(0, len(wire), step):
             reader.feed(wire[begin : begin + step])
-        assert seen == [(0, 1, 3, b"abc"), (6, 0, 0, b"12345678"), (10, 2, 5, b"")]
+        assert seen == [(0, 1, 3, b"abc"), (6, 0, 0, b"12345678"), (77, 2, 5, b"")]
         assert b"".join(out) == frames.pack(0, 1, 3, b"abc") + frames.pack(77, 2, 5, b"")
 
 

@@ -62,7 +62,7 @@ def test_upstream_has_to_begin_with_settings() -> None:
 
 
 def test_the_first_block_begins_with_a_table_size_update() -> None:
-    """A client that asked for a small table may insist on it; upstream says it in its own first block, if that passes."""
+    """A client that asked for a small table may insist on it; upstream says it in its own first block only."""
     talk = Talk()
     talk.call(1, FORWARD, b"x")
     talk.upstream(pack(HEADERS, END_HEADERS | END_STREAM, 1, b"\x88"))

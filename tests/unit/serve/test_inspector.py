@@ -10,7 +10,7 @@ from greenroom.core.methods import METHODS, Handling
 from greenroom.core.templates import GatedKeys, KeyKind, Template, dynamo_gated_keys
 from greenroom.pb.etcd import election_pb2, lock_pb2, rpc_pb2
 from greenroom.relay.calls import FORWARD_AS_IS, Code, Decision, Edit, HandOver, Kind, Refuse
-from greenroom.serve.inspector import EtcdInspector
+from greenroom.serve.inspector import MAX_SURPLUS_BYTES, EtcdInspector
 from greenroom.serve.work import GatedCall, PlainCall
 from tests.support.wire import VARINT, bytes_field, number_field, tag
 
@@ -312,6 +312,20 @@ def test_undecodable_messages_are_answered_as_grpc_does(path: bytes, message: by
     assert isinstance(decision, Refuse)
     assert decision.code == Code.INTERNAL
     assert "unmarshal" in decision.details
+
+
+def test_a_request_that_mostly_repeats_itself_is_refused_before_it_is_scanned() -> None:
+    """Half a million times the same field: each would be looked at, and etcd takes only the last."""
+    decision = INSPECTOR.inspect(RANGE, bytes_field(1, b"a") * (MAX_SURPLUS_BYTES // 3 + 2))
+    assert isinstance(decision, Refuse)
+    assert decision.code == Code.RESOURCE_EXHAUSTED
+    assert isinstance(INSPECTOR.inspect(RANGE, bytes_field(1, b"a") * (MAX_SURPLUS_BYTES // 3)), HandOver)
+
+
+def test_a_txn_of_very_many_operations_is_refused_in_etcds_words_before_it_is_scanned() -> None:
+    """One explicit zero among a million empty operations would have them all scanned."""
+    decision = INSPECTOR.inspect(TXN, bytes_field(2, b"") * 1_000_000 + bytes_field(1, number_field(1, 0)))
+    assert decision == Refuse(INVALID_ARGUMENT, "etcdserver: too many operations in txn request")
 
 
 def test_a_txn_nested_too_deep_is_undecodable() -> None:

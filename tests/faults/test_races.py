@@ -1,0 +1,19 @@
+"""Some rounds of the race in every run: enough to find a fence that is missing, few enough to wait for.
+
+The rule: the seed is fixed, and still no two runs are the same: who is faster is up to the machine. At length it is run
+by `make races ROUNDS=10000`.
+"""
+
+from tests.faults.races import STORIES_TOLD, run
+
+ROUNDS = 200
+SEED = 11
+
+
+def test_two_proxies_and_operators_race_and_nothing_is_lost_or_shown_early() -> None:
+    """Instances that are registered, judged, stopped, withdrawn and ended by everybody at once."""
+    figures = run(ROUNDS, SEED)
+    assert figures.sound, "\n\n".join([str(figures), *figures.violations[:STORIES_TOLD]])
+    assert figures.rounds == ROUNDS
+    assert min(figures.lost_fences, figures.releases, figures.withdrawals, figures.rejections) > 0, str(figures)
+    assert min(figures.adoptions, figures.rollout_holds) > 0, str(figures)

@@ -1,0 +1,30 @@
+"""The listener's own choices; what it does on sockets stands in the integration ring."""
+
+import pytest
+
+from greenroom.relay.calls import Answer, HandedOverCall
+from greenroom.relay.server import Address, RelayServer
+from tests.support.h2_peers import ByContent, Notes
+
+
+async def never(call: HandedOverCall) -> Answer:
+    raise AssertionError(call)
+
+
+def server(upstreams: list[Address]) -> RelayServer:
+    return RelayServer(
+        inspector=ByContent(), handler=never, observer=Notes(), upstreams=upstreams, host="127.0.0.1", port=0
+    )
+
+
+async def test_a_relay_without_upstream_is_not_made() -> None:
+    with pytest.raises(ValueError, match="upstream"):
+        server([])
+
+
+async def test_a_relay_that_was_not_started_has_no_port_and_can_be_stopped() -> None:
+    made = server([("127.0.0.1", 1)])
+    with pytest.raises(AssertionError):
+        _ = made.port
+    assert made.connections == 0
+    await made.stop(0)

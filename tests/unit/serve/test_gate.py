@@ -1,0 +1,139 @@
+"""Gated calls between two reads of etcd: who was faster, whose lease serves already, how long it is tried."""
+
+from typing import cast
+
+import pytest
+
+from greenroom.core import record as records
+from greenroom.core.keyspace import InstanceId, Key
+from greenroom.core.policy import Policy
+from greenroom.core.record import ALREADY_PUBLIC, State
+from greenroom.core.worker_calls import as_txn, examine
+from greenroom.errors import FenceContended
+from greenroom.pb.etcd import rpc_pb2
+from greenroom.serve.gate import Gate
+from greenroom.store.upstream import Upstream
+from tests.support.instances import GATED_KEYS, INSTANCE, LEASE, LORA, NOW, RECORD, SHADOWS, K, edited, policy, value_of
+from tests.support.model_etcd import ModelEtcd
+from tests.support.model_upstream import ModelUpstream
+
+TOKEN = (("token", "the client's"),)
+
+
+class Scene:
+    """One gate over a model etcd in which the worker's lease lives."""
+
+    def __init__(self, rules: Policy | None = None) -> None:
+        self.upstream = ModelUpstream(ModelEtcd().grant(LEASE))
+        self.opened: list[InstanceId] = []
+        self.lost = 0
+        self.gate = Gate(
+            cast(Upstream, self.upstream),
+            GATED_KEYS,
+            policy("smoke") if rules is None else rules,
+            lambda: NOW,
+            self.opened.append,
+            self._lost,
+        )
+
+    def _lost(self) -> None:
+        self.lost += 1
+
+    async def put(self, key: Key, value: bytes, timeout_seconds: float | None = None) -> rpc_pb2.TxnResponse:
+        txn = as_txn(rpc_pb2.PutRequest(key=key, value=value, lease=LEASE))
+        return await self.carry_out(txn, timeout_seconds)
+
+    async def delete(self, key: Key) -> rpc_pb2.TxnResponse:
+        return await self.carry_out(as_txn(rpc_pb2.DeleteRangeRequest(key=key)))
+
+    async def carry_out(self, txn: rpc_pb2.TxnRequest, timeout_seconds: float | None = None) -> rpc_pb2.TxnResponse:
+        uses = examine(txn, GATED_KEYS)
+        assert uses is not None
+        return await self.gate.carry_out(txn, uses, TOKEN, timeout_seconds)
+
+    def put_publicly(self, key: Key, value: bytes) -> None:
+        """A write that went round the proxy."""
+        self.upstream.etcd, _ = self.upstream.etcd.put(rpc_pb2.PutRequest(key=key, value=value, lease=LEASE))
+
+    def touch_record(self) -> None:
+        """Another proxy rewrites the record."""
+        value = self.upstream.etcd.items[RECORD].value
+        self.upstream.etcd, _ = self.upstream.etcd.put(rpc_pb2.PutRequest(key=RECORD, value=value, lease=LEASE))
+
+    @property
+    def record(self) -> records.Record:
+        return records.decode(self.upstream.etcd.items[RECORD].value, "record")
+
+
+async def test_a_first_card_is_held_and_its_opening_told() -> None:
+    scene = Scene()
+    answer = await scene.put(K, value_of(K))
+    assert answer.succeeded
+    assert set(scene.upstream.etcd.items) == {RECORD, SHADOWS + K}
+    assert scene.opened == [INSTANCE]
+    assert scene.record.state is State.HELD
+
+
+async def test_the_worker_writes_as_itself_and_the_proxy_reads_as_itself() -> None:
+    scene = Scene()
+    await scene.put(K, value_of(K))
+    assert [metadata for _, metadata in scene.upstream.sent] == [(), TOKEN]
+
+
+async def test_another_proxy_was_faster_and_the_call_is_decided_again() -> None:
+    scene = Scene()
+    await scene.put(K, value_of(K))
+
+    def other_proxy(sent: int) -> None:
+        if sent == 3:  # between the read and the Txn of the edit
+            scene.touch_record()
+
+    scene.upstream.between = other_proxy
+    answer = await scene.put(K, edited(K, taints=["gold"]))
+    assert answer.succeeded
+    assert scene.lost == 1
+    assert scene.upstream.etcd.items[SHADOWS + K].value == edited(K, taints=["gold"])
+
+
+async def test_a_record_that_never_rests_ends_the_call_with_its_deadline() -> None:
+    scene = Scene()
+    await scene.put(K, value_of(K))
+    scene.upstream.between = lambda _: scene.touch_record()
+    with pytest.raises(FenceContended, match=INSTANCE):
+        await scene.put(K, edited(K, taints=["gold"]), timeout_seconds=0)
+    assert scene.upstream.etcd.items[SHADOWS + K].value == value_of(K)
+
+
+async def test_the_first_edit_of_a_live_worker_opens_its_record_as_public() -> None:
+    scene = Scene()
+    scene.put_publicly(K, value_of(K))
+    await scene.put(K, edited(K, taints=["gold"]))
+    assert (scene.record.state, scene.record.reason, scene.record.keys) == (State.RELEASED, ALREADY_PUBLIC, (K,))
+    assert scene.upstream.etcd.items[K].value == edited(K, taints=["gold"])
+    assert scene.opened == []
+    assert scene.lost == 0
+
+
+async def test_unregistering_a_live_worker_opens_its_record_as_public_too() -> None:
+    scene = Scene()
+    scene.put_publicly(K, value_of(K))
+    scene.put_publicly(LORA, value_of(LORA))
+    await scene.delete(LORA)
+    assert scene.record.keys == (K, LORA)
+    assert set(scene.upstream.etcd.items) == {RECORD, K}
+
+
+async def test_a_live_worker_that_no_rule_matches_gets_no_record() -> None:
+    scene = Scene(policy())
+    scene.put_publicly(K, value_of(K))
+    await scene.put(K, edited(K, taints=["gold"]))
+    assert set(scene.upstream.etcd.items) == {K}
+
+
+async def test_public_cards_that_no_rule_matches_do_not_make_a_new_ones_instance_public() -> None:
+    """A LoRA rule appeared: the base card was never gated and serves, the first LoRA card is held."""
+    scene = Scene(policy("smoke", suffix="lora-a"))
+    scene.put_publicly(K, value_of(K))
+    await scene.put(LORA, value_of(LORA))
+    assert scene.record.state is State.HELD
+    assert set(scene.upstream.etcd.items) == {RECORD, K, SHADOWS + LORA}
