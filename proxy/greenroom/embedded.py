@@ -69,8 +69,12 @@ class EmbeddedEtcd:
         if not can_bind(address.host, address.port):
             # Asked beforehand, since whoever has the port could answer in the place of the new etcd.
             raise PortTakenError(f"--embedded-etcd-listen '{listen}': the address is taken or not of this machine")
-        temporary = TemporaryFolder.make(TEMPORARY_PREFIX) if data_dir is None else None
-        folder = temporary.path if temporary else _made(data_dir)
+        temporary = None
+        if data_dir is None:
+            temporary = TemporaryFolder.make(TEMPORARY_PREFIX)
+            folder = temporary.path
+        else:
+            folder = _made(data_dir)
         try:
             process = await _spawn(binary, folder, address)
         except OSError as error:

@@ -41,7 +41,15 @@ def _common() -> list[structlog.typing.Processor]:
 def _rendering(log_format: LogFormat) -> list[structlog.typing.Processor]:
     if log_format is LogFormat.JSON:
         return [structlog.processors.format_exc_info, structlog.processors.JSONRenderer(default=str)]
-    return [structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty(), pad_event_to=0, pad_level=False, sort_keys=False)]
+    renderer = structlog.dev.ConsoleRenderer(
+        colors=sys.stderr.isatty(),
+        pad_event_to=0,
+        pad_level=False,
+        sort_keys=False,
+        # The default shows local variables, and among them cards and clients' tokens.
+        exception_formatter=structlog.dev.plain_traceback,
+    )
+    return [renderer]
 
 
 def _keys_as_text(_: Any, __: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:

@@ -22,14 +22,13 @@ import grpc
 
 from greenroom.pb.etcd import rpc_pb2
 from greenroom.store.upstream import Upstream
-from tests import guarantees
 from tests.faults.racing import operators, proxy_side
 from tests.faults.racing.judge import Life, forgotten, told, verdict_on
 from tests.faults.racing.log import Change, RaceLog, records
 from tests.faults.racing.process import LEASE_ENDED, messages
 from tests.faults.racing.words import SLOW_TTL_SECONDS, TTL_SECONDS, Done, Ended, Fault, Kind, Round
-from tests.guarantees import LeaseEnded, OfInstance, Wrote
 from tests.support.etcd import Etcd
+from tests.support.story import LeaseEnded, OfInstance, Wrote, checked_part
 
 AT_ONCE = 12
 """Instances at a time: enough to keep two cores busy, few enough that each of them is fought over."""
@@ -37,6 +36,7 @@ JUDGED_LATER = 64
 """Rounds between the end of a life and its judgement: by then every process has said what it did."""
 FORGOTTEN_SECONDS = 20.0
 STORIES_TOLD = 3
+PROGRESS_EVERY = 500
 PROCESSES: dict[str, Callable[[Connection, str, int], None]] = {
     "proxy-1": proxy_side.main,
     "proxy-2": proxy_side.main,
@@ -230,8 +230,9 @@ class _Race:
         oldest = min((change[0].revision for change in self.log.changes.values() if change), default=0)
         self.log.forget(life.instance, oldest)
         del self.lives[life.instance]
-        if self.figures.rounds % 100 == 0:
-            guarantees.checked_part.cache_clear()
+        if self.figures.rounds % PROGRESS_EVERY == 0:
+            checked_part.cache_clear()
+            print(f"{self.figures.rounds} rounds, {len(self.figures.violations)} violations", flush=True)
 
     def _count_states(self, life: Life) -> None:
         before = ""

@@ -185,7 +185,7 @@ async def test_a_cancelled_watch_is_gone_at_etcd(relay: Relayed, etcd: Etcd) -> 
     assert await watchers(etcd) >= 1
     watch.cancel()
     async with asyncio.timeout(WAIT_SECONDS):
-        while await watchers(etcd):
+        while await watchers(etcd):  # noqa: ASYNC110
             await asyncio.sleep(0.02)
 
 

@@ -19,7 +19,8 @@ from greenroom.core.txns import put as put_operation
 from greenroom.pb.etcd import kv_pb2, rpc_pb2
 from tests.support.model_etcd import ModelEtcd
 from tests.support.model_explore import Actor, Ask, At, Fault, Next, Program, explore
-from tests.support.model_scenarios import CARD, SCENARIOS, SMOKE, L, classify, explored, start
+from tests.support.model_runs import classify, explored, start
+from tests.support.model_scenarios import CARD, SCENARIOS, SMOKE, L
 from tests.support.story import Saw
 
 Compare = rpc_pb2.Compare
@@ -48,6 +49,7 @@ NEEDED: dict[tuple[str, str], str] = {
     ("held, change", SHADOW_EXISTS): "a card is deleted while it changes",
     ("held, change", CLIENTS): "two edits of a held card at once",
     ("held, delete", RECORD): "a card is deleted while it passes",
+    ("no record, delete", RECORD): "a card of an unknown worker is deleted while it registers",
     ("not released, put of a public card", PUBLIC_EXISTS): "an instance record that was public before",
     ("not released, put of a public card", CLIENTS): "two edits of a card that no rule matches",
     ("no rule, put", RECORD): "two replicas with different policies",

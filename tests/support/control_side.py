@@ -146,6 +146,6 @@ async def _compose(etcd: Etcd, clock: MovableClock, reconciles: bool, gates: Col
         await server.stop(0)
 
     runs = [follower.run(), announcer.run(), server.run(), http.run(), *([reconciler.run()] if reconciles else [])]
-    stub = control_pb2_grpc.ControlStub(channel)  # type: ignore[no-untyped-call]
+    stub = control_pb2_grpc.ControlStub(channel)
     side = ControlSide(upstream, follower, announcer, metrics, log, clock, service, stub, control_address, http_address)
     return side, runs, stop

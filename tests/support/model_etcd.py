@@ -26,7 +26,7 @@ Compare = rpc_pb2.Compare
 Refused = tuple[grpc.StatusCode, str]
 
 
-class Refusal(Exception):  # noqa: N818 - it is an answer of etcd's, not a fault of the model
+class Refusal(Exception):
     """etcd's refusal: nothing was done."""
 
     def __init__(self, refused: Refused) -> None:

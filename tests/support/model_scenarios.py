@@ -4,14 +4,12 @@ The rule: as small as the trouble allows. Every interleaving of the actors is lo
 """
 
 import json
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
-from greenroom.core.keyspace import InstanceId, Key, held_key, lease_of, record_key
+from greenroom.core.keyspace import InstanceId, Key
 from greenroom.core.policy import GatePolicy, Hold, Policy, Rule, gates_for_everything
 from greenroom.core.selectors import Selector
 from greenroom.core.transitions import Outcome
-from tests.guarantees import none_forgotten, none_left_over
 from tests.support.model_actors import (
     LATER,
     Proxy,
@@ -31,9 +29,7 @@ from tests.support.model_actors import (
     retry,
     withdraw,
 )
-from tests.support.model_etcd import ModelEtcd
-from tests.support.model_explore import Actor, At, Call, Change, Fault, World, explore, run
-from tests.support.story import Story
+from tests.support.model_explore import Actor, Call
 
 L = InstanceId("7f")
 CARD = Key(b"v1/mdc/ns/backend/generate/7f")
@@ -242,6 +238,9 @@ SCENARIOS: dict[str, Scenario] = {
         hold_rollout(),
         actors={"operator": (override(L), lift_rollout_hold()), "worker": (LORA_CREATED,), "reporter": (SMOKE,)},
     ),
+    "a card of an unknown worker is deleted while it registers": _scenario(
+        actors={"one": (delete(ONE, CARD),), "two": (CREATED,), "reporter": (SMOKE,)},
+    ),
     "a card that is not there is deleted while it registers": _scenario(
         CREATED,
         actors={"one": (delete(ONE, LORA),), "two": (LORA_CREATED,), "reporter": (SMOKE,)},
@@ -361,44 +360,3 @@ SCENARIOS: dict[str, Scenario] = {
         },
     ),
 }
-
-
-def classify(key: bytes) -> str | None:
-    return L if key in KEYS else None
-
-
-def start(scenario: Scenario) -> World:
-    """What is there when the actors begin. AssertionError where it breaks a guarantee already."""
-    world = World(ModelEtcd().grant(lease_of(L)), Story(), ())
-    for call in scenario.before:
-        world, faults = run(world, "before", call, classify)
-        assert not faults, faults
-    return replace(world, actors=tuple(At() for _ in scenario.actors), path=())
-
-
-def explored(name: str, change: Change = lambda ask: ask) -> tuple[int, Fault | None]:
-    """How many states a scenario has, and the first fault."""
-    scenario = SCENARIOS[name]
-
-    def ended(world: World) -> Iterator[str]:
-        yield from _come_to_rest(world, change)
-
-    return explore(scenario.actors, start(scenario), classify, ended, change)
-
-
-def _come_to_rest(world: World, change: Change) -> Iterator[str]:
-    """Nobody acts any more but a reconciler; then the owner looks at its keys, and etcd is searched."""
-    while True:
-        reached, faults = run(world, "reconciler", reconcile(L), classify, change)
-        yield from faults
-        if faults or reached.etcd is world.etcd:
-            break
-        world = reached
-    for key in KEYS:
-        yield from run(world, "owner", look(WHOLE, key), classify)[1]
-    yield from none_forgotten(world.story)
-    yield from none_left_over(world.story, ((L, key) for key in world.etcd.items if _belongs(key)))
-
-
-def _belongs(key: bytes) -> bool:
-    return key in KEYS or held_key(key) in KEYS or key == record_key(L)

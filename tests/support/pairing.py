@@ -3,20 +3,27 @@
 The rule: nothing is compared before everything that came before it in etcd has been taken in, once and in order.
 """
 
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
+import grpc
+
+from greenroom.core.policy import Policy
 from greenroom.pb.control.v1 import control_pb2
 from greenroom.pb.etcd import kv_pb2, rpc_pb2
 from tests.faults.racing.judge import Life
 from tests.faults.racing.log import RaceLog
 from tests.faults.racing.words import Round
-from tests.guarantees import Deleted, LeaseEnded, Operation, Saw, Wrote
 from tests.support.client import CALL_SECONDS, EtcdClient
 from tests.support.control import Control
 from tests.support.endpoints import wipe_beside_proxies
 from tests.support.etcd import Etcd
 from tests.support.greenroom import Greenroom
+from tests.support.story import Deleted, LeaseEnded, Operation, Saw, Wrote
 from tests.support.twin import BY_DESIGN, Answer, Call, Twins, answer_of, has_written, paired, without_header
 
 
@@ -37,6 +44,8 @@ class Side:
     def start(self) -> None:
         self.greenroom.start()
         self.client, self.control = EtcdClient(self.greenroom.address), Control(self.greenroom.control)
+        for channel in (self.client.channel, self.control.channel):
+            grpc.channel_ready_future(channel).result(CALL_SECONDS)
         self.running = True
 
     def close(self) -> None:
@@ -69,7 +78,36 @@ class Subject:
         key, gates = request.key, self.round.gates_of(request.key)
         lora, card = key in self.round.lora_keys, self.round.is_card(key)
         kept = bool(gates) if kept_back is None else kept_back
-        self.said(Wrote(revision, self.instance, key, request.value, gates, kept, lora=lora, card=card))
+        value = self.read[key].value if request.ignore_value else request.value
+        self.said(Wrote(revision, self.instance, key, value, gates, kept, lora=lora, card=card))
+
+
+@dataclass(slots=True)
+class Stage:
+    """What outlives an example: two etcds, and two proxies before the first."""
+
+    etcd: Etcd
+    plain: Etcd
+    sides: list[Side]
+    kills: int = 0
+    states: Counter[str] = field(default_factory=Counter)
+
+
+@contextmanager
+def launched_stage(folder: Path, policy: Policy) -> Iterator[Stage]:
+    """Everything running; it ends with the block."""
+    path = folder / "policy.yaml"
+    path.write_text(policy.model_dump_json(exclude_defaults=True))
+    with Etcd.launch() as etcd, Etcd.launch() as plain, ExitStack() as stack:
+        sides = []
+        for name in ("one", "two"):
+            greenroom = Greenroom(etcd.endpoint, folder, name=name, arguments=("--policy", str(path)))
+            stack.enter_context(greenroom)
+            sides.append(Side(greenroom, EtcdClient(greenroom.address), Control(greenroom.control)))
+        stage = Stage(etcd, plain, sides)
+        yield stage
+        for side in stage.sides:
+            side.close()
 
 
 class Pairing:

@@ -63,7 +63,7 @@ def parse_as_etcd(message: type[Message], data: bytes) -> Any:
     return parsed
 
 
-def _take(parsed: Message, field: FieldDescriptor, wire_type: int, value: Any) -> None:
+def _take(parsed: Message, field: Any, wire_type: int, value: Any) -> None:
     if field.message_type is not None:
         _expect(wire_type, LENGTH)
         _take_message(parsed, field, value)
@@ -78,7 +78,7 @@ def _take(parsed: Message, field: FieldDescriptor, wire_type: int, value: Any) -
         setattr(parsed, field.name, _cut(field, value))
 
 
-def _take_message(parsed: Message, field: FieldDescriptor, value: bytes) -> None:
+def _take_message(parsed: Message, field: Any, value: bytes) -> None:
     nested = parse_as_etcd(field.message_type._concrete_class, value)
     if field.is_repeated:
         getattr(parsed, field.name).append(nested)

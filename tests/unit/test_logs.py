@@ -50,3 +50,20 @@ def test_libraries_go_the_same_way_from_warning_on(capsys: pytest.CaptureFixture
     logging.getLogger("some.library").warning("matters")
     lines = [json.loads(line) for line in capsys.readouterr().err.splitlines()]
     assert [line["event"] for line in lines] == ["matters"]
+
+
+@pytest.mark.parametrize("log_format", list(LogFormat))
+def test_an_exception_shows_where_but_no_values(capsys: pytest.CaptureFixture[str], log_format: LogFormat) -> None:
+    """A bug met while a card was handled: the log is read by more people than may see cards and tokens."""
+    configure_logs(LogLevel.INFO, log_format)
+
+    def meets_a_bug(token: str) -> None:
+        raise KeyError(len(token))
+
+    try:
+        meets_a_bug("sec" + "ret")
+    except KeyError as error:
+        structlog.get_logger().error("handler.failed", exc_info=error)
+    logged = capsys.readouterr().err
+    assert "meets_a_bug" in logged
+    assert "secret" not in logged

@@ -12,6 +12,9 @@ from typing import Any
 from greenroom.core.keyspace import lease_of
 from greenroom.core.templates import GatedKey, KeyKind
 
+MAX_MODEL_BYTES = 1024
+"""The record repeats a model's name, so one as large as its card would leave no room for the release."""
+
 _AGREEING = {"namespace": "namespace", "component": "component", "endpoint": "endpoint", "model_suffix": "suffix"}
 """Field of the value, placeholder of the key."""
 
@@ -51,24 +54,24 @@ def _read(value: bytes) -> Any:
 def _model(value: Mapping[str, Any] | None) -> str | None:
     card = value.get("card_json") if value else None
     name = card.get("display_name") if isinstance(card, dict) else None
-    return name if isinstance(name, str) and _is_text(name) else None
+    return name if isinstance(name, str) and _can_be_stored(name) else None
 
 
-def _is_text(value: str) -> bool:
-    """Whether it can be stored: JSON's escapes can spell halves of characters, which are in no UTF-8."""
+def _can_be_stored(name: str) -> bool:
+    """Whether it is text, and short: JSON's escapes can spell halves of characters, which are in no UTF-8."""
     try:
-        value.encode()
+        return len(name.encode()) <= MAX_MODEL_BYTES
     except UnicodeEncodeError:
         return False
-    return True
 
 
 def disagreement(gated: GatedKey, value: bytes) -> str | None:
     """How a value contradicts its key, in words with both sides; None where it agrees or says nothing."""
-    if isinstance(_read(value), list):
+    read = _read(value)
+    if isinstance(read, list):
         # Dynamo takes an array's items for the fields of a card, in their order: it would name any worker unchecked.
         return "the value is a JSON array, whose items some readers take for the fields of an object; write an object"
-    parsed = parse(value) or {}
+    parsed = read if isinstance(read, dict) else {}
     lease = lease_of(gated.instance)
     claimed = parsed.get("instance_id", lease)
     if claimed != lease or isinstance(claimed, bool):

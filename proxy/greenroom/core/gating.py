@@ -9,6 +9,7 @@ A client's own operations are never wrapped in a nested Txn: older etcd check no
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from functools import reduce
 
 from greenroom.core import record as records
 from greenroom.core import txns
@@ -27,6 +28,8 @@ from greenroom.pb.etcd import kv_pb2, rpc_pb2
 
 MAX_CARDS = 120
 """Cards of one instance: a release needs a compare for each and four more, of etcd's 128."""
+MANY_CARDS = 100
+"""From so many listed on, those that are gone make room: a worker may load and unload adapters for ever."""
 MAX_RELEASE_BYTES = 1_450_000
 """Values of one release together: etcd takes requests of 1.5 MiB, and keys, compares and the record need room too.
 
@@ -78,6 +81,13 @@ def entry_of(gated: GatedKey, value: bytes) -> GatedEntry:
     )
 
 
+def public_entries(snapshot: Snapshot, gated_keys: GatedKeys) -> tuple[GatedEntry, ...]:
+    """How the record names the public keys that the snapshot found, in the order of their creation."""
+    found = sorted(snapshot.public.values(), key=lambda kv: kv.create_revision)
+    named = ((gated_keys.classify(kv.key), kv) for kv in found)
+    return tuple(entry_of(gated, kv.value) for gated, kv in named if isinstance(gated, GatedKey))
+
+
 def gate_call(
     txn: rpc_pb2.TxnRequest,
     uses: Uses,
@@ -91,7 +101,8 @@ def gate_call(
     """What to send for a call that uses gated keys of `snapshot.instance`.
 
     `txn` is clipped already. `lease_was_seen`: the lease's keys were looked at after the snapshot's record was found
-    absent, and none is a public card. NewCardNeedsGates, EtcdRefusal: nothing is to be sent.
+    absent, none of them is a ruled card, and the snapshot asked for all of them.
+    NewCardNeedsGates, EtcdRefusal: nothing is to be sent.
     """
     call = _Call(txn, uses, snapshot, gated_keys, policy, now)
     if not lease_was_seen and call.may_serve_already():
@@ -113,12 +124,19 @@ class _Call:
     ) -> None:
         self.txn, self.uses, self.snapshot, self.now = txn, uses, snapshot, now
         self.gated_keys, self.policy = gated_keys, policy
-        self.needs: Mapping[Key, Requirements | None] = {
-            key: needs_of(policy, gated, self._value_after(key)) for key, gated in uses.keys.items()
-        }
+        self.needs = self._needs_of_all()
         self.places: Mapping[Key, Place] = {
             key: place_of(gated, snapshot, self.needs[key]) for key, gated in uses.keys.items()
         }
+
+    def _needs_of_all(self) -> Mapping[Key, Requirements | None]:
+        """What each key needs. One that no rule matches is held with those that are held by the same call."""
+        found = {key: needs_of(self.policy, gated, self._value_after(key)) for key, gated in self.uses.keys.items()}
+        ruled = [needs for key in self.uses.puts if (needs := found[key])]
+        if self.snapshot.record is not None or not ruled:
+            return found
+        beside = Requirements(reduce(Hold.stronger, (needs.hold for needs in ruled)), {})
+        return {key: needs or beside for key, needs in found.items()}
 
     def _value_after(self, key: Key) -> bytes | None:
         """The value that the call leaves: the put one, else what is there."""
@@ -218,7 +236,19 @@ class _Call:
         self._check_release_fits(record)
         if record is None or record is before:
             return None, False
-        return record, before is None
+        return self._without_gone(record), before is None
+
+    def _without_gone(self, record: Record) -> Record:
+        """A long record without the cards that are known to be gone. To come back, a card must rewrite the record."""
+        if len(record.cards) < MANY_CARDS:
+            return record
+        there = {*self.snapshot.shadows, *self.snapshot.public, *self.uses.puts}
+        kept = tuple(
+            card for card in record.cards if card.gated_key in there or card.gated_key not in self.snapshot.asked
+        )
+        if len(kept) > MAX_CARDS:
+            raise EtcdRefusal(TOO_MANY_OPERATIONS)
+        return record.model_copy(update={"cards": kept})
 
     def _after_put(self, record: Record | None, key: Key, request: rpc_pb2.PutRequest) -> Record | None:
         """The record after one put; the same object where it need not be written."""
@@ -234,7 +264,8 @@ class _Call:
             entry = entry_of(gated, request.value)
             if record is None:
                 assert needs is not None
-                return opened(entry, needs, self.now)
+                # What is public already stays so, but a withdrawal must know of it to be whole.
+                return opened(entry, needs, self.now, public_entries(self.snapshot, self.gated_keys))
             return card_added(record, entry, needs, self.now)
         return self._after_edit(record, gated, request, bytes(found.value))
 

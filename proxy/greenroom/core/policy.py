@@ -141,7 +141,9 @@ class Policy(_Strict):
         if self.preset and self.templates:
             raise ValueError("give either 'preset' or 'templates', not both")
         if self.rules and not self.gated_keys().templates:
-            raise ValueError("these templates gate nothing: give one of kind 'card', or a rule with hold 'card+instance'")
+            raise ValueError(
+                "these templates gate nothing: give one of kind 'card', or a rule with hold 'card+instance'"
+            )
         return self
 
     def gated_keys(self) -> GatedKeys:

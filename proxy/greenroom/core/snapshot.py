@@ -68,7 +68,7 @@ class Snapshot:
     def read_again(self) -> tuple[Key, ...]:
         """The keys to ask for in a read that covers every card of the record too."""
         named = self.record.keys if self.record else ()
-        return tuple(dict.fromkeys((*named, *sorted(self.asked))))
+        return tuple(dict.fromkeys((*sorted(self.asked), *named)))
 
 
 def read_request(instance: InstanceId, keys: Sequence[Key] = ()) -> rpc_pb2.TxnRequest:

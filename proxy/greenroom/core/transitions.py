@@ -125,11 +125,13 @@ class Outcome(StrEnum):
         return decided.get(self, Event.GATE_UNDECIDED)
 
 
-def opened(entry: GatedEntry, needs: Requirements, now: datetime) -> Record:
-    """The record of an instance that registers its first gated key."""
+def opened(entry: GatedEntry, needs: Requirements, now: datetime, public: tuple[GatedEntry, ...] = ()) -> Record:
+    """The record of an instance that registers its first gated key; `public`: those that it has outside already."""
     line = Transition(time=now, actor=ITSELF, event="opened", to_state=State.HELD, reason=entry.key)
     gates = {name: _first_attempt(seconds, now) for name, seconds in needs.timeouts_seconds.items()}
-    return Record(state=State.HELD, hold=needs.hold, cards=(entry,), gates=gates, first_held=now, transitions=(line,))
+    return Record(
+        state=State.HELD, hold=needs.hold, cards=(*public, entry), gates=gates, first_held=now, transitions=(line,)
+    )
 
 
 def opened_as_public(entries: tuple[GatedEntry, ...], needs: Requirements, now: datetime) -> Record:

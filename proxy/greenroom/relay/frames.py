@@ -53,7 +53,7 @@ class Error(IntEnum):
     ENHANCE_YOUR_CALM = 0xB
 
 
-class Fault(Exception):  # noqa: N818
+class Fault(Exception):
     """A peer broke the protocol or a bound; the connection ends with `code` and `text`."""
 
     def __init__(self, code: Error, text: str) -> None:

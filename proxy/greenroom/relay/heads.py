@@ -4,6 +4,7 @@ Rule: the cache by block bytes holds only while the dynamic table does not chang
 else afterwards. A block that changes the table is never kept.
 """
 
+import re
 from base64 import b64decode
 from collections.abc import Callable
 from typing import Final
@@ -15,6 +16,8 @@ from .streams import Phase
 # One connection's calls differ in few ways; a block beyond this number is decoded again.
 _CACHED_HEADS: Final = 256
 _LONGEST_TIMEOUT_DIGITS: Final = 8
+# gRPC libraries count in nanoseconds, and a time beyond their 64 bits would lie in the past; Go clients send such.
+_LONGEST_TIMEOUT_SECONDS: Final = 10.0 * 365 * 24 * 3600
 _UNIT_SECONDS: Final = {
     ord("H"): 3600.0,
     ord("M"): 60.0,
@@ -30,6 +33,11 @@ _PHASE_OF: Final = {
     Kind.REFUSE: Phase.PASS,
 }
 _NOT_METADATA: Final = frozenset((b"te", b"content-type", b"user-agent"))
+
+
+# What gRPC lets through (its HTTP/2 mapping): anything else would be refused by the library that makes the call.
+_NAME: Final = re.compile(rb"[0-9a-z_.-]+")
+_TEXT: Final = re.compile(rb"[ -~]*")
 
 
 class BadMetadataError(Exception):
@@ -67,10 +75,13 @@ def _is_metadata(name: bytes) -> bool:
 
 
 def _decoded(name: bytes, value: bytes) -> list[tuple[str, str | bytes]]:
+    is_binary = name.endswith(b"-bin")
+    if not _NAME.fullmatch(name) or not (is_binary or _TEXT.fullmatch(value)):
+        raise BadMetadataError(f"malformed metadata {name!r}")
+    key = name.decode()
+    if not is_binary:
+        return [(key, value.decode())]
     try:
-        key = name.decode("ascii")
-        if not key.endswith("-bin"):
-            return [(key, value.decode("ascii"))]
         return [(key, _from_base64(part.strip())) for part in value.split(b",")]
     except ValueError:
         raise BadMetadataError(f"malformed metadata {name!r}") from None
@@ -85,7 +96,7 @@ def _parsed_timeout(value: bytes) -> float:
     digits = value[:-1]
     if not (digits.isdigit() and len(digits) <= _LONGEST_TIMEOUT_DIGITS and value[-1] in _UNIT_SECONDS):
         raise BadMetadataError("malformed grpc-timeout")
-    return int(digits) * _UNIT_SECONDS[value[-1]]
+    return min(int(digits) * _UNIT_SECONDS[value[-1]], _LONGEST_TIMEOUT_SECONDS)
 
 
 class RequestHeads:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from greenroom.core.gating import Gated, LookAtLease, entry_of, gate_call, needs_of
+from greenroom.core.gating import MANY_CARDS, Gated, LookAtLease, gate_call, needs_of, public_entries
 from greenroom.core.keyspace import InstanceId, lease_of
 from greenroom.core.policy import Policy, Requirements
 from greenroom.core.publication import adoption_txn
@@ -28,6 +28,11 @@ DEFAULT_DEADLINE_SECONDS = 5.0
 """How long a client without a deadline of its own waits for a record that keeps changing."""
 JITTER_SECONDS = 0.01
 """Two proxies that lost to each other must not meet again at once."""
+
+
+@dataclass(frozen=True, slots=True)
+class Adopted:
+    """The instance served already, and was given a record: decide again with it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,9 +54,10 @@ class Gate:
         end = loop.time() + (DEFAULT_DEADLINE_SECONDS if timeout_seconds is None else timeout_seconds)
         while True:
             answer = await self._once(txn, uses, metadata, timeout_seconds)
-            if not isinstance(answer, FenceLost):
+            if isinstance(answer, rpc_pb2.TxnResponse):
                 return answer
-            self.fence_lost()
+            if isinstance(answer, FenceLost):
+                self.fence_lost()
             if loop.time() >= end:
                 raise FenceContended(
                     f"instance {uses.instance} kept changing while it was written to; try again", instance=uses.instance
@@ -60,12 +66,18 @@ class Gate:
 
     async def _once(
         self, txn: rpc_pb2.TxnRequest, uses: Uses, metadata: Metadata, timeout_seconds: float | None
-    ) -> rpc_pb2.TxnResponse | FenceLost:
+    ) -> rpc_pb2.TxnResponse | FenceLost | Adopted:
         snapshot = await read_snapshot(self.upstream, uses.instance, tuple(uses.keys))
+        if snapshot.record is not None and len(snapshot.record.cards) >= MANY_CARDS:
+            keys = snapshot.read_again()[:MAX_READ_KEYS]
+            snapshot = await read_snapshot(self.upstream, uses.instance, keys)
         planned = self._plan(txn, uses, snapshot, lease_was_seen=False)
         if isinstance(planned, LookAtLease):
-            if await self._adopted(uses.instance):
-                snapshot = await read_snapshot(self.upstream, uses.instance, tuple(uses.keys))
+            if public := await self._public_keys(uses.instance):
+                keys = tuple(dict.fromkeys((*uses.keys, *(gated.key for gated in public))))[:MAX_READ_KEYS]
+                snapshot = await read_snapshot(self.upstream, uses.instance, keys)
+                if await self._adopted(snapshot, public):
+                    return Adopted()
             planned = self._plan(txn, uses, snapshot, lease_was_seen=True)
         assert isinstance(planned, Gated)
         answer = await self.upstream.txn(planned.txn, metadata=metadata, timeout_seconds=timeout_seconds)
@@ -86,21 +98,16 @@ class Gate:
         found = (self.gated_keys.classify(key) for key in lease.keys)
         return [gated for gated in found if isinstance(gated, GatedKey) and gated.instance == instance]
 
-    async def _adopted(self, instance: InstanceId) -> bool:
-        """Open the record of an instance that serves already; whether it has one now, of whichever proxy.
+    async def _adopted(self, snapshot: Snapshot, public: Sequence[GatedKey]) -> bool:
+        """Open the record of an instance that serves already. True: read again, whether this proxy was fast enough.
 
         Public cards that no rule matches are nobody's concern: they make no record.
         """
-        public = await self._public_keys(instance)
-        if not any(gated.kind is KeyKind.CARD for gated in public):
-            return False
-        snapshot = await read_snapshot(self.upstream, instance, tuple(gated.key for gated in public[:MAX_READ_KEYS]))
         found = [gated for gated in public if gated.key in snapshot.public]
         needs = self._joined_needs(found, snapshot)
-        if snapshot.record is not None or needs is None:
-            return snapshot.record is not None
-        found.sort(key=lambda gated: snapshot.public[gated.key].create_revision)
-        entries = [entry_of(gated, snapshot.public[gated.key].value) for gated in found]
+        if snapshot.record is not None or needs is None or all(gated.kind is not KeyKind.CARD for gated in found):
+            return False
+        entries = public_entries(snapshot, self.gated_keys)
         await self.upstream.txn(adoption_txn(snapshot, entries, needs, self.clock()))
         return True
 

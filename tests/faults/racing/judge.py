@@ -11,7 +11,8 @@ from dataclasses import dataclass, field
 
 from tests.faults.racing.log import Change, RaceLog, public_events, records
 from tests.faults.racing.words import Fault, Kind, Round, Touched
-from tests.guarantees import (
+from tests.guarantees import broken, none_forgotten
+from tests.support.story import (
     Adopted,
     Deleted,
     Event,
@@ -22,9 +23,7 @@ from tests.guarantees import (
     Saw,
     Story,
     Wrote,
-    broken,
     moments,
-    none_forgotten,
 )
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from greenroom.pb.etcd import kv_pb2, rpc_pb2
 from greenroom.store.upstream import Upstream, WatchStream
-from tests.guarantees import Event
+from tests.support.story import Event
 
 RESERVED = b"\x01greenroom/"
 SHADOWS = RESERVED + b"held/"

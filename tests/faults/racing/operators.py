@@ -22,7 +22,7 @@ from greenroom.pb.etcd import rpc_pb2
 from greenroom.store.fenced import CarriedOut, carry_out
 from tests.faults.racing.process import CALL_SECONDS, Racer, run
 from tests.faults.racing.words import Kind, Round, Touched
-from tests.guarantees import Decided, LeaseEnded, Overrode, Retried, Withdrew
+from tests.support.story import Decided, LeaseEnded, Overrode, Retried, Withdrew
 
 REVOKED = 0.25
 """The part of the instances whose lease ends in the middle of everything."""

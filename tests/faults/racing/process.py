@@ -18,14 +18,14 @@ from greenroom.errors import GreenroomError
 from greenroom.pb.etcd import rpc_pb2
 from greenroom.store.upstream import Metadata, Upstream
 from tests.faults.racing.words import Done, Ended, Fault, Round
-from tests.guarantees import Operation
+from tests.support.story import Operation
 
 LEASE_ENDED = "etcdserver: requested lease not found"
 FREED_BY_A_LEASE = "etcdserver: key not found"
 CALL_SECONDS = 10.0
 
 
-class Refused(Exception):  # noqa: N818 - an answer, not a fault
+class Refused(Exception):
     """A call was answered with an error that an actor has to live with."""
 
 

@@ -23,7 +23,7 @@ from greenroom.store.reconciler import Reconciler
 from tests.faults.racing.process import Racer, run
 from tests.faults.racing.words import POLICY, Round, Touched
 from tests.faults.racing.worker import RacingWorker
-from tests.guarantees import Decided
+from tests.support.story import Decided
 
 REPORTS_AT_LEAST, REPORTS_AT_MOST = 4, 9
 OUTCOMES = {Outcome.PASSED: 90, Outcome.FAILED: 5, Outcome.INCONCLUSIVE: 3, Outcome.ERROR: 2}

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from greenroom.core.policy import Policy
-from tests.guarantees import OfInstance
+from tests.support.story import OfInstance
 
 FIRST_LEASE = 0x7A11_0000_0000_0000
 JITTER_SECONDS = 0.006

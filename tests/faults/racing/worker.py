@@ -17,8 +17,8 @@ from greenroom.serve.handlers import CallHandler
 from greenroom.serve.work import GatedCall
 from tests.faults.racing.process import CALL_SECONDS, LEASE_ENDED, Racer, Refused
 from tests.faults.racing.words import Fault, Kind, Round
-from tests.guarantees import Deleted, Saw, Wrote
 from tests.support.client import delete, get, mod_revision_is, put, version_is
+from tests.support.story import Deleted, Saw, Wrote
 
 AnswerT = TypeVar("AnswerT", bound=Message)
 ACTIONS_AT_LEAST, ACTIONS_AT_MOST = 5, 10

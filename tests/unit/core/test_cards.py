@@ -8,7 +8,15 @@ from typing import Any
 
 import pytest
 
-from greenroom.core.cards import Attributes, address, attributes, differ_only_in_taints, disagreement, parse
+from greenroom.core.cards import (
+    MAX_MODEL_BYTES,
+    Attributes,
+    address,
+    attributes,
+    differ_only_in_taints,
+    disagreement,
+    parse,
+)
 from greenroom.core.templates import GatedKey, dynamo_gated_keys
 
 RECORDED = Path(__file__).resolve().parents[2] / "data" / "recorded.jsonl"
@@ -179,7 +187,10 @@ def test_a_value_that_says_nothing_agrees_and_has_no_model(value: bytes) -> None
     assert attributes(gated(PYTHON_WORKER), value) == Attributes("dynamo", "pyw", "generate", None, "")
 
 
-@pytest.mark.parametrize("card", [None, "text", [], {}, {"display_name": 5}, {"display_name": None}])
+@pytest.mark.parametrize(
+    "card",
+    [{"display_name": "m" * (MAX_MODEL_BYTES + 1)}, None, "text", [], {}, {"display_name": 5}, {"display_name": None}],
+)
 def test_a_card_without_a_readable_name_has_no_model(card: object) -> None:
     assert attributes(gated(PYTHON_WORKER), changed(CARD, card_json=card)).model is None
 

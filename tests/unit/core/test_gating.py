@@ -25,6 +25,7 @@ from tests.support.instances import (
     LORA,
     NAMES,
     NOW,
+    SHADOWS,
     TEXT,
     I,
     K,
@@ -599,3 +600,30 @@ def test_every_recorded_write_of_a_gated_key_can_be_gated() -> None:
 def test_the_recording_is_read_as_it_was_on_the_wire() -> None:
     message = {"compare": [{"target": "MOD", "key": "v1/mdc/x", "mod_revision": 34}], "success": []}
     assert txn_from(message).SerializeToString() == b"\n\x0e\x10\x02\x1a\x08v1/mdc/x0\x22"
+
+
+def test_a_card_that_no_rule_matches_is_held_with_the_one_that_is_registered_beside_it() -> None:
+    """One Txn registers the base model, which nobody checks, and an adapter that must be checked."""
+    planned = plan(then(put(K), put(LORA)), snapshot(), policy("smoke", suffix="lora-a"))
+    assert planned.record is not None
+    assert planned.record.keys == (K, LORA)
+    assert [operation.request_put.key for operation in planned.txn.success[:2]] == [SHADOWS + K, SHADOWS + LORA]
+
+
+def test_a_worker_may_load_and_unload_adapters_for_ever() -> None:
+    """Its record names the cards that ever were; those known to be gone make room before etcd's limit is met."""
+    ever = lora_cards(119)
+    gone = tuple(ever)[:110]
+    record = released_record(K, *ever)
+    seen = snapshot(record, public={key: at for key, at in ever.items() if key not in gone}, asked=(LORA, *ever))
+    planned = plan(then(put(LORA)), seen, policy())
+    assert planned.record is not None
+    assert planned.record.keys == (K, *tuple(ever)[110:], LORA)
+
+
+def test_the_121st_card_of_a_released_worker_is_refused_as_etcd_would() -> None:
+    """A withdrawal could not take them back together."""
+    ever = lora_cards(120)
+    seen = snapshot(released_record(*ever), public=ever, asked=(LORA, *ever))
+    with pytest.raises(EtcdRefusal, match="too many operations"):
+        plan(then(put(LORA)), seen, policy())

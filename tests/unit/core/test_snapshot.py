@@ -99,5 +99,5 @@ def test_whether_every_listed_card_was_looked_at() -> None:
 
 
 def test_reading_again_keeps_what_was_asked_for() -> None:
-    assert snapshot(held_record(LORA), asked=(K, I)).read_again() == (LORA, I, K)
+    assert snapshot(held_record(LORA), asked=(K, I)).read_again() == (I, K, LORA)
     assert set(snapshot(asked=(K, I)).read_again()) == {K, I}

@@ -208,7 +208,7 @@ def test_a_put_that_disagrees_with_itself_is_refused_with_both_sides(options: di
         {},
         {"value": b"not json"},
         {"ignore_lease": True, "lease": 0},
-        {"ignore_value": True, "value": b""},
+        {"ignore_value": True, "value": value_of(LORA)},
         {"prev_kv": True},
     ],
     ids=str,

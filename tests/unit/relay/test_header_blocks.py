@@ -34,6 +34,14 @@ def test_a_table_size_update_evicts_the_oldest() -> None:
         ours.decode(b"\xbf")
 
 
+def test_an_entry_too_many_evicts_the_oldest() -> None:
+    ours = decoder()
+    ours.decode(b"\x3f\x2a\x40\x01a\x01b\x40\x01c\x01d\x40\x01e\x01f")  # room for 73 bytes, 34 each
+    assert ours.decode(b"\xbe\xbf") == [(b"e", b"f"), (b"c", b"d")]
+    with pytest.raises(Fault):
+        ours.decode(b"\xc0")
+
+
 @pytest.mark.parametrize(
     ("block", "why"),
     [

@@ -45,7 +45,10 @@ def test_metadata_is_what_the_client_added() -> None:
     assert found == (("token", "t"), ("hasleader", "true"), ("trace-bin", b"\0\xff\1\2"), ("trace-bin", b"\0\1"))
 
 
-@pytest.mark.parametrize("field", [(b"a-bin", b"A"), (b"a-bin", b"$$$$"), (b"a", b"\xff")])
+@pytest.mark.parametrize(
+    "field",
+    [(b"a-bin", b"A"), (b"a-bin", b"$$$$"), (b"a", b"\xff"), (b"a", b"\x01"), (b"a b", b""), (b"A", b""), (b"", b"")],
+)
 def test_malformed_metadata_is_named(field: tuple[bytes, bytes]) -> None:
     with pytest.raises(BadMetadataError, match="malformed metadata"):
         head(PATH, field).metadata()
@@ -57,6 +60,12 @@ def test_malformed_metadata_is_named(field: tuple[bytes, bytes]) -> None:
 )
 def test_the_deadline_is_read_in_every_unit(text: bytes, seconds: float) -> None:
     assert head(PATH, (b"grpc-timeout", text)).timeout_seconds() == pytest.approx(seconds)
+
+
+@pytest.mark.parametrize("text", [b"2562047H", b"99999999H"])
+def test_a_deadline_after_centuries_is_one_that_a_library_can_count(text: bytes) -> None:
+    """Go's longest time is the first one; gRPC's core takes it for one in the past."""
+    assert head(PATH, (b"grpc-timeout", text)).timeout_seconds() == 10 * 365 * 24 * 3600
 
 
 @pytest.mark.parametrize("text", [b"", b"S", b"1", b"1x", b"123456789S", b"-1S", b"1.5S", b" 1S"])

@@ -159,6 +159,15 @@ def test_data_beyond_the_clients_window_is_split_and_all_in_order_behind_it_wait
     assert [(frame.kind, len(frame.payload)) for frame in later] == [(DATA, 50), (SETTINGS, 0), (HEADERS, 1)]
 
 
+def test_an_empty_end_does_not_overtake_data_that_waits() -> None:
+    talk = Talk()
+    filled_up(talk)
+    talk.upstream(raw_data(3, bytes(150)), raw_data(3, b"", end=True))
+    assert not any(frame.ends for frame in talk.to_client())
+    talk.client(pack_window_update(0, 65_535))
+    assert [(len(frame.payload), frame.ends) for frame in talk.to_client()] == [(50, False), (0, True)]
+
+
 def test_waiting_frames_go_before_injected_ones() -> None:
     talk = Talk()
     filled_up(talk)

@@ -6,14 +6,27 @@ import pytest
 
 from greenroom.core import record as records
 from greenroom.core.keyspace import InstanceId, Key
-from greenroom.core.policy import Policy
+from greenroom.core.policy import Hold, Policy
 from greenroom.core.record import ALREADY_PUBLIC, State
 from greenroom.core.worker_calls import as_txn, examine
 from greenroom.errors import FenceContended
 from greenroom.pb.etcd import rpc_pb2
 from greenroom.serve.gate import Gate
 from greenroom.store.upstream import Upstream
-from tests.support.instances import GATED_KEYS, INSTANCE, LEASE, LORA, NOW, RECORD, SHADOWS, K, edited, policy, value_of
+from tests.support.instances import (
+    GATED_KEYS,
+    INSTANCE,
+    LEASE,
+    LORA,
+    NOW,
+    RECORD,
+    SHADOWS,
+    I,
+    K,
+    edited,
+    policy,
+    value_of,
+)
 from tests.support.model_etcd import ModelEtcd
 from tests.support.model_upstream import ModelUpstream
 
@@ -137,3 +150,28 @@ async def test_public_cards_that_no_rule_matches_do_not_make_a_new_ones_instance
     await scene.put(LORA, value_of(LORA))
     assert scene.record.state is State.HELD
     assert set(scene.upstream.etcd.items) == {RECORD, K, SHADOWS + LORA}
+
+
+async def test_an_adoption_that_came_too_late_is_decided_again_and_opens_nothing_held() -> None:
+    """The live worker edits its card past the proxy just as it is taken on: it must not be taken for a new one."""
+    scene = Scene()
+    scene.put_publicly(K, value_of(K))
+
+    def past_the_proxy(sent: int) -> None:
+        if sent == 2:  # the adoption itself
+            scene.put_publicly(K, edited(K, taints=["silver"]))
+
+    scene.upstream.between = past_the_proxy
+    await scene.put(K, edited(K, taints=["gold"]))
+    assert (scene.record.state, scene.record.reason) == (State.RELEASED, ALREADY_PUBLIC)
+    assert scene.opened == []
+
+
+async def test_what_was_public_before_the_first_card_is_named_so_that_a_withdrawal_takes_it_too() -> None:
+    """The rule came between the worker's instance record and its card."""
+    scene = Scene(policy("smoke", hold=Hold.CARD_AND_INSTANCE, component="pyw"))
+    scene.put_publicly(I, value_of(I))
+    await scene.put(K, value_of(K))
+    assert scene.record.state is State.HELD
+    assert scene.record.keys == (I, K)
+    assert set(scene.upstream.etcd.items) == {RECORD, I, SHADOWS + K}
