@@ -32,7 +32,7 @@ from greenroom.errors import GreenroomError, StartError
 from greenroom.logs import configure_logs
 from greenroom.observer import LoggingObserver
 from greenroom.pb.etcd import rpc_pb2
-from greenroom.processes import can_bind, free_port
+from greenroom.processes import allow_many_open_files, can_bind, free_port
 from greenroom.relay.server import RelayServer
 from greenroom.serve.handlers import CallHandler
 from greenroom.serve.inspector import EtcdInspector
@@ -79,6 +79,7 @@ async def run(settings: Settings) -> None:
     """Serves until SIGTERM or SIGINT. SettingsError before anything starts, StartError when it cannot go on."""
     policy = settings.read_policy()
     configure_logs(settings.log_level, settings.log_format)
+    allow_many_open_files()
     places = _places(settings)
     log = structlog.get_logger()
     with _stopped_by_signals(log) as stopping:

@@ -1,18 +1,23 @@
-"""Child processes that must not outlive their parent, and ports for them."""
+"""What is the operating system's: children that must not outlive their parent, ports for them, open files."""
 
 import ctypes
 import os
 import random
+import resource
 import signal
 import socket
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 
 from greenroom.errors import StartError
 
 PORTS = range(10_000, 32_000)
 """Below the kernel's range for outgoing connections, which could otherwise take a port just chosen."""
 ATTEMPTS = 100
+
+MAX_OPEN_FILES = 65_536
+"""Two a client and some more: three times what the relay's bound on connections needs."""
 
 _PR_SET_PDEATHSIG = 1
 _LIBC = ctypes.CDLL(None, use_errno=True) if sys.platform == "linux" else None
@@ -33,6 +38,18 @@ def die_with_parent(number: signal.Signals) -> Callable[[], None] | None:
             os._exit(1)  # The parent ended before it was asked.
 
     return ask
+
+
+def allow_many_open_files() -> None:
+    """Raises this process's own limit as far as it may, as Go's runtime does for etcd.
+
+    The usual 1,024 are for programs that wait by select(); here they would end at some 500 clients.
+    """
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = MAX_OPEN_FILES if hard == resource.RLIM_INFINITY else min(hard, MAX_OPEN_FILES)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        with suppress(OSError, ValueError):  # a kernel may allow less than it says
+            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
 def free_port(host: str = "127.0.0.1") -> int:

@@ -93,16 +93,6 @@ def test_all_its_cards_are_in_the_record_in_the_order_of_their_creation(proxy: P
     assert named == [veteran.card_key, veteran.lora_key("zebra"), veteran.lora_key("ant")]
 
 
-def test_an_instance_record_alone_does_not_make_a_fleet_live(proxy: Proxy) -> None:
-    """A worker's endpoint was registered before the proxy came, its model was not: it is held."""
-    worker = Worker(proxy.public)
-    worker.register_instance()
-    worker.client = proxy.client
-    assert worker.register().succeeded
-    assert proxy.held(worker) == [worker.card_key]
-    assert proxy.shown(worker) == [worker.instance_key]
-
-
 def test_reading_and_deleting_open_no_record(proxy: Proxy) -> None:
     """Nobody wrote a card: there is nothing to decide about the instance yet."""
     stranger = Worker(proxy.client)

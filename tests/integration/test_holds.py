@@ -53,6 +53,10 @@ def test_instance_and_card_appear_together_in_their_order(both_kept: Proxy) -> N
 
 def test_an_instance_record_is_not_what_gates_check(both_kept: Proxy) -> None:
     """It opens no attempt, and alone it is not released; the card that comes later has to be checked."""
+    mocker = Worker(both_kept.client)
+    mocker.register()
+    mocker.register_instance()
+    assert both_kept.control.attempt(mocker.instance, "smoke") == 1
     worker = Worker(both_kept.client)
     worker.register_instance()
     assert both_kept.control.pass_gates(worker.instance, GATES) != "RELEASED"
@@ -62,6 +66,17 @@ def test_an_instance_record_is_not_what_gates_check(both_kept: Proxy) -> None:
     assert both_kept.shown(worker) == []
     assert both_kept.control.pass_gates(worker.instance, GATES) == "RELEASED"
     assert both_kept.shown(worker) == [worker.instance_key, worker.card_key]
+
+
+def test_an_instance_record_from_before_does_not_make_a_worker_live(both_kept: Proxy) -> None:
+    """A worker's endpoint was registered before the proxy came, its model was not: the model is held."""
+    worker = Worker(both_kept.public)
+    worker.register_instance()
+    worker.client = both_kept.client
+    assert worker.register().succeeded
+    assert both_kept.shown(worker) == [worker.instance_key]
+    assert both_kept.held(worker) == [worker.card_key]
+    assert both_kept.control.state(worker.instance) == "HELD"
 
 
 def test_an_instance_record_deleted_while_held_is_not_published(both_kept: Proxy) -> None:

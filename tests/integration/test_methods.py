@@ -4,8 +4,8 @@ import grpc
 import pytest
 
 from greenroom.pb.etcd import rpc_pb2
-from tests.support.client import EtcdClient
-from tests.support.endpoints import Endpoint, Proxy
+from tests.support.client import EtcdClient, prefix_end
+from tests.support.endpoints import SHADOWS, Endpoint, Proxy
 
 UNKNOWN = [
     "/etcdserverpb.KV/RangeStream",
@@ -27,6 +27,17 @@ def test_an_unknown_method_is_unimplemented(etcd_or_proxy: Endpoint, path: str) 
     """A method of a newer etcd could show or write what is held: until it is understood, it does not exist."""
     with pytest.raises(grpc.RpcError) as refusal:
         asked_raw(etcd_or_proxy.client, path, b"")
+    assert refusal.value.code() is grpc.StatusCode.UNIMPLEMENTED
+
+
+def test_a_path_that_only_etcd_takes_for_a_known_one_is_unimplemented(proxy: Proxy) -> None:
+    """etcd reads a path without its slash as if it had one: such a call would pass without having been looked into."""
+    held = proxy.hold_somebody()
+    request = rpc_pb2.RangeRequest(key=SHADOWS, range_end=prefix_end(SHADOWS)).SerializeToString()
+    path = "etcdserverpb.KV/Range"
+    assert rpc_pb2.RangeResponse.FromString(asked_raw(proxy.public, path, request)).count == len(held)
+    with pytest.raises(grpc.RpcError) as refusal:
+        asked_raw(proxy.client, path, request)
     assert refusal.value.code() is grpc.StatusCode.UNIMPLEMENTED
 
 

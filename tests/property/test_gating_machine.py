@@ -8,6 +8,7 @@ import asyncio
 import itertools
 import sys
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import grpc
@@ -29,7 +30,7 @@ from greenroom.errors import UnknownInstance, WrongState
 from greenroom.pb.control.v1 import control_pb2
 from greenroom.pb.etcd import rpc_pb2
 from greenroom.store.fenced import CarriedOut
-from tests.faults.racing.judge import Life, forgotten, verdict_on
+from tests.faults.racing.judge import Life, verdict_on
 from tests.faults.racing.words import POLICY, Kind, Round
 from tests.support.client import Compare, EtcdClient, get, put, version_is
 from tests.support.control import CALL_SECONDS, Control
@@ -140,17 +141,13 @@ class GatingMachine(RuleBasedStateMachine):
         self._both(subject, rpc_pb2.PutRequest(key=key, value=value, ignore_lease=True), not side)
 
     @precondition(lambda self: self.subjects)
-    @rule(who=picks, what=picks, side=sides, prev=st.booleans())
-    def delete(self, who: int, what: int, side: bool, prev: bool) -> None:
+    @rule(who=picks, what=picks, side=sides, prev=st.booleans(), loras=st.booleans())
+    def delete(self, who: int, what: int, side: bool, prev: bool, loras: bool) -> None:
+        """One key, or all LoRA cards by one range."""
         subject, key = self._key(who, what)
-        self._both(subject, rpc_pb2.DeleteRangeRequest(key=key, prev_kv=prev), side)
-
-    @precondition(lambda self: self.subjects)
-    @rule(who=picks, side=sides)
-    def delete_loras(self, who: int, side: bool) -> None:
-        subject = self._subject(who)
-        start = subject.round.card_key + b"/"
-        self._both(subject, rpc_pb2.DeleteRangeRequest(key=start, range_end=start[:-1] + b"0", prev_kv=True), side)
+        first, end = subject.round.card_key + b"/", subject.round.card_key + b"0"
+        every = rpc_pb2.DeleteRangeRequest(key=first, range_end=end, prev_kv=True)
+        self._both(subject, every if loras else rpc_pb2.DeleteRangeRequest(key=key, prev_kv=prev), side)
 
     @precondition(lambda self: self.subjects)
     @rule(who=picks, what=picks, side=sides, option=st.sampled_from(["", "keys_only", "count_only"]))
@@ -303,7 +300,7 @@ class GatingMachine(RuleBasedStateMachine):
             self.pairing.close()
 
     def _everybody_once_more(self) -> None:
-        """Whatever came before, who is given a card and passes is released, can be withdrawn, and is released again."""
+        """Whatever came before, who has a card and passes is released once nothing stops it, and can be withdrawn."""
         for hold_id in sorted(self.held):
             self.hold_or_lift(hold_id, True, "")
         for who, subject in enumerate(self.subjects):
@@ -312,7 +309,10 @@ class GatingMachine(RuleBasedStateMachine):
                     self.create(who, 0, side)
                     self.fail_one(who, side)
                     self.retry(who)
+                    self.hold_or_lift(HOLD_IDS[0], side, "")
                     self.pass_all(who, side)
+                    self.hold_or_lift(HOLD_IDS[0], not side, "")
+                    self._all_rest()
                     self.read(who, 0, not side, "")
                     self.withdraw(who, by_person=side)
                     self.read(who, 0, side, "")
@@ -320,12 +320,9 @@ class GatingMachine(RuleBasedStateMachine):
     def _all_rest(self) -> None:
         """Whoever is ready is released, whichever proxy died on the way."""
         for subject in self.subjects:
-            what = f"{subject.instance} is released: {forgotten(subject.life, self.pairing.log)}"
-            wait_for(lambda life=subject.life: not self._forgotten(life), 30, what)  # type: ignore[misc]
-
-    def _forgotten(self, life: Life) -> list[str]:
-        self.pairing.catch_up()
-        return forgotten(life, self.pairing.log)
+            wait_for(
+                partial(self.pairing.nobody_forgot, subject), 30, f"{subject.instance} is released, if it is ready"
+            )
 
     def _check(self) -> None:
         self.pairing.catch_up()
@@ -395,7 +392,6 @@ def test_whatever_happens_workers_see_etcd_and_the_public_sees_what_passed(stage
             stateful_step_count=STEPS,
             deadline=None,
             derandomize=True,
-            database=None,
             # A run on real processes is not repeated to be made smaller: the steps and the story are printed.
             phases=[Phase.generate],
             suppress_health_check=list(HealthCheck),

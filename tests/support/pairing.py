@@ -15,7 +15,7 @@ import grpc
 from greenroom.core.policy import Policy
 from greenroom.pb.control.v1 import control_pb2
 from greenroom.pb.etcd import kv_pb2, rpc_pb2
-from tests.faults.racing.judge import Life
+from tests.faults.racing.judge import Life, forgotten
 from tests.faults.racing.log import RaceLog
 from tests.faults.racing.words import Round
 from tests.support.client import CALL_SECONDS, EtcdClient
@@ -131,6 +131,11 @@ class Pairing:
     def catch_up(self) -> None:
         """Takes in all that is in etcd by now."""
         self._take_until(self.etcd.revision())
+
+    def nobody_forgot(self, subject: Subject) -> bool:
+        """Whether the worker is released by now, if it is ready."""
+        self.catch_up()
+        return not forgotten(subject.life, self.log)
 
     def start(self, subject: Subject, client: EtcdClient) -> None:
         """Lease by lease id: both sides name their keys alike."""

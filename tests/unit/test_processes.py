@@ -1,11 +1,12 @@
 """Ports, and children that end with their parent."""
 
+import resource
 import signal
 import socket
 import subprocess
 import sys
 
-from greenroom.processes import PORTS, can_bind, die_with_parent, free_port
+from greenroom.processes import PORTS, allow_many_open_files, can_bind, die_with_parent, free_port
 
 
 def test_a_port_that_is_listened_on_is_taken() -> None:
@@ -41,3 +42,18 @@ def test_a_child_ends_with_its_parent() -> None:
 
 def test_it_is_linux_own() -> None:
     assert (die_with_parent(signal.SIGKILL) is not None) is (sys.platform == "linux")
+
+
+def test_the_limit_of_open_files_is_raised_and_never_lowered() -> None:
+    """A shell's 1,024 would be used up by some 500 workers."""
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    try:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (200, before[1]))
+        allow_many_open_files()
+        raised = resource.getrlimit(resource.RLIMIT_NOFILE)
+        assert raised[1] == before[1]
+        assert raised[0] > 200
+        allow_many_open_files()
+        assert resource.getrlimit(resource.RLIMIT_NOFILE) == raised
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)

@@ -33,6 +33,7 @@ class RelayCore:
         self._upstream = UpstreamFrames(self._dialogue, self._client.heads, self._client.reader)
         self._client.upstream_reader = self._upstream.reader
         self._preface: bytes | None = b""  # as much of it as came; None when it is whole
+        self._opened = now
         self._over = False
         self._draining = False
         self.to_client: list[bytes] = self._dialogue.to_client
@@ -102,6 +103,8 @@ class RelayCore:
         self._dialogue.now = now
         self._refuse_old()
         try:
+            if self._preface is not None and now - self._opened >= self._dialogue.limits.preface_seconds:
+                raise Fault(Error.PROTOCOL_ERROR, "no HTTP/2 preface came in time")
             self._ask_upstream(now)
         except Fault as fault:
             self._fail(fault)

@@ -48,6 +48,8 @@ class Limits:
     upstream_ping_seconds: float = 5.0
     # etcd takes a PING every 5 s and ends the connection of a client that sends more; a little above, for jitter.
     ping_spacing_seconds: float = 5.2
+    # A real client says who it is in its first packet; one that says nothing holds two sockets.
+    preface_seconds: float = 20.0
     # One upstream address is tried that long before the next one.
     dial_seconds: float = 3.0
     # A client whose socket takes nothing for that long is given up.

@@ -36,6 +36,23 @@ def test_what_is_not_http2_is_closed_and_nothing_goes_up(wire: bytes) -> None:
     assert talk.raw_to_upstream() == b""
 
 
+@pytest.mark.parametrize("wire", [b"", PREFACE[:-1]], ids=["nothing", "all but a byte"])
+def test_a_client_that_never_says_who_it_is_is_closed(wire: bytes) -> None:
+    """A port scanner, or somebody who wants the proxy to run out of sockets: each connection holds two."""
+    talk = Talk(Limits(preface_seconds=20), greeted=False)
+    talk.client(wire)
+    ticked(talk, 19.0)
+    assert talk.closed() is None
+    ticked(talk, 20.0)
+    assert talk.closed() == "no HTTP/2 preface came in time"
+
+
+def test_a_client_that_said_who_it_is_may_be_silent_for_long() -> None:
+    talk = Talk(Limits(preface_seconds=20))
+    ticked(talk, 100_000.0)
+    assert talk.closed() is None
+
+
 def test_a_dialogue_in_single_bytes_is_the_same_dialogue() -> None:
     talk = Talk(greeted=False)
     wire = PREFACE + pack(SETTINGS, 0, 0) + talk.head(1, UNARY) + data(1, b"plain")
