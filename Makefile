@@ -1,7 +1,7 @@
 # Everything a developer does. The first target that needs the environment makes it (.venv); see scripts/.
 PYTHON := .venv/bin/python
 # Where set-up puts an etcd when there is none on PATH.
-WITH_ETCD := PATH="$$PATH:$(CURDIR)/.venv/etcd"
+WITH_ETCD := PATH="$(CURDIR)/.venv/etcd:$$PATH"
 ROUNDS ?= 10000
 ARGS ?=
 
@@ -16,8 +16,8 @@ environment: ## make or refresh .venv
 etcd: environment ## find an etcd, or fetch one
 	@$(PYTHON) scripts/setup_etcd.py etcd
 
-demo: etcd ## simulated workers, held and released, on an etcd of its own
-	@$(WITH_ETCD) .venv/bin/greenroom demo
+demo: etcd ## simulated workers, held and released, on an etcd of its own (ARGS=--keep leaves it running)
+	@$(WITH_ETCD) .venv/bin/greenroom demo $(ARGS)
 
 test: environment ## all rings (ARGS="tests/unit -k keyspace" for some)
 	@$(PYTHON) scripts/run_tests.py $(ARGS)
@@ -34,8 +34,8 @@ protos: environment ## generate proxy/greenroom/pb from protos/
 races: etcd ## two proxies, releases and writes racing (ROUNDS=10000)
 	@$(WITH_ETCD) ROUNDS=$(ROUNDS) $(PYTHON) -m tests.faults.races
 
-bench: etcd ## side by side with direct etcd
-	@$(WITH_ETCD) $(PYTHON) -m tests.bench
+bench: etcd ## what the relay costs a call, side by side with haproxy
+	@$(WITH_ETCD) $(PYTHON) -m tests.bench.relay_cost
 
 clean: ## remove what the targets above made here (not the caches in the home folder)
 	rm -rf .venv .venv.lock build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

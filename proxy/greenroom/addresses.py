@@ -6,6 +6,8 @@ from typing import Self
 from urllib.parse import SplitResult, urlsplit
 
 LARGEST_PORT = 65535
+DEFAULT_CONTROL = "127.0.0.1:2390"
+"""Where the control API listens, and where commands look for it, unless they are told otherwise."""
 
 
 @dataclass(frozen=True, slots=True)

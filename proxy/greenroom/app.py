@@ -17,7 +17,7 @@ import grpc
 import structlog
 
 from greenroom import __version__
-from greenroom.addresses import Address
+from greenroom.addresses import DEFAULT_CONTROL, Address
 from greenroom.control.announce import Announcer
 from greenroom.control.http import HttpServer, Readiness, http_app
 from greenroom.control.metrics import Metrics
@@ -52,7 +52,6 @@ STOP_SECONDS = 10.0
 """After a signal everything is over by then, whatever hangs: supervisors kill after that."""
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 EVERY_NETWORK = ("0.0.0.0", "::")
-DEFAULT_CONTROL_PORT = 2390
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,9 +69,9 @@ class Places:
 
     @property
     def control_to_name(self) -> str | None:
-        """The control address where printed commands must name it."""
-        is_default = self.control.is_loopback and self.control.port == DEFAULT_CONTROL_PORT
-        return None if is_default else str(self.control)
+        """The control address where printed commands must name it: commands look at exactly one by themselves."""
+        address = str(_named(self.control))
+        return None if address == DEFAULT_CONTROL else address
 
 
 async def run(settings: Settings) -> None:
@@ -132,33 +131,35 @@ class _Start:
             on_carried_out=announcer.carried_out,
             on_lost_fence=metrics.fence_lost,
         )
-        await self._control(upstream, follower, announcer, metrics)
-        presence = await self._presence(upstream, gated_keys)
+        presence = self._presence(upstream, gated_keys)
+        await self._control(upstream, follower, announcer, metrics, Readiness((follower, presence), upstream))
+        self.stack.push_async_callback(presence.close)
+        await presence.register()
         loops = (presence.run(), follower.run(), announcer.run(), reconciler.run())
         self.stack.push_async_callback(_ended, [self.background.create_task(loop) for loop in loops])
         await _synced(follower)
         await self._relay(upstream, gated_keys, announcer, metrics)
         self._announce()
 
-    async def _presence(self, upstream: Upstream, gated_keys: GatedKeys) -> Presence:
-        presence = Presence(
+    def _presence(self, upstream: Upstream, gated_keys: GatedKeys) -> Presence:
+        return Presence(
             upstream,
             policy_digest=self.policy.digest,
             templates_digest=gated_keys.digest,
             address=str(self.places.control),
+            host=socket.gethostname(),
             version=__version__,
             log=self.log,
         )
-        self.stack.push_async_callback(presence.close)
-        await presence.register()
-        return presence
 
     def _metrics(self, mirror: Mirror) -> Metrics:
         gates = {name for rule in self.policy.rules for name in rule.gates}
         methods = [path.decode().removeprefix("/") for path in METHODS]
         return Metrics(mirror, clock=_now, gates=gates, methods=methods, version=__version__)
 
-    async def _control(self, upstream: Upstream, follower: Follower, announcer: Announcer, metrics: Metrics) -> None:
+    async def _control(
+        self, upstream: Upstream, follower: Follower, announcer: Announcer, metrics: Metrics, readiness: Readiness
+    ) -> None:
         service = ControlService(upstream, follower, clock=_now, log=self.log, announcer=announcer, metrics=metrics)
         place = self.places.control
         control = ControlServer(service, follower, host=place.host, port=place.port, log=self.log)
@@ -166,17 +167,18 @@ class _Start:
         self.stack.push_async_callback(control.stop, CONTROL_GRACE_SECONDS)
         self.background.create_task(control.run())
         place = self.places.http
-        http = HttpServer(http_app(Readiness(follower, upstream), metrics), host=place.host, port=place.port)
+        http = HttpServer(http_app(readiness, metrics), host=place.host, port=place.port)
         http.start()
         self.stack.push_async_callback(_finish, http, self.background.create_task(http.run()))
 
     async def _relay(self, upstream: Upstream, gated_keys: GatedKeys, announcer: Announcer, metrics: Metrics) -> None:
         handler = CallHandler(
-            upstream,
+            upstream.for_clients(),
             gated_keys,
             self.policy,
             clock=_now,
             opened=announcer.opened,
+            ungated=announcer.ungated,
             fence_lost=metrics.fence_lost,
             advertise_url=self.settings.advertise_client_url or self.places.advertised_url,
         )

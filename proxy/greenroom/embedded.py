@@ -18,7 +18,7 @@ from typing import Self
 import grpc.aio
 
 from greenroom.addresses import Address
-from greenroom.errors import StartError
+from greenroom.errors import PortTakenError, StartError
 from greenroom.pb.etcd import rpc_pb2, rpc_pb2_grpc
 from greenroom.processes import can_bind, die_with_parent, free_port
 from greenroom.temporary import TemporaryFolder
@@ -31,10 +31,6 @@ START_ATTEMPTS = 3
 """A free port can be taken by somebody else before etcd gets to it."""
 TEMPORARY_PREFIX = "greenroom-embedded-etcd-"
 ANY_PORT = Address("127.0.0.1", 0)
-
-
-class PortTakenError(StartError):
-    """etcd could not listen where it was told to."""
 
 
 class EmbeddedEtcd:

@@ -129,6 +129,30 @@ class StartError(GreenroomError):
     """The proxy cannot start or go on: one line for the operator, exit code 1."""
 
 
+class PortTakenError(StartError):
+    """The embedded etcd could not listen where it was told to."""
+
+
+class ControlError(GreenroomError):
+    """A command's call of the control API failed. `said` is the ErrorInfo's reason, or one of those below, or empty."""
+
+    UNREACHABLE: ClassVar[str] = "UNREACHABLE"
+    """Nobody answers at the control port."""
+
+    def __init__(self, message: str, said: str = "") -> None:
+        super().__init__(message)
+        self.said = said
+
+    @property
+    def may_pass(self) -> bool:
+        """Whether asking again later can help: the proxy, or its etcd, is away."""
+        return self.said in (self.UNREACHABLE, NotReady.reason)
+
+
+class NoSuchInstanceError(ControlError):
+    """No instance fits what the command was given: it has not registered yet, or its lease ended."""
+
+
 class SettingsError(GreenroomError):
     """A setting is wrong: one line naming field and value, exit code 2."""
 

@@ -39,6 +39,12 @@ class LoggingObserver:
         if self._is_due("handler", path.decode("latin-1")):
             self._log.error("handler.failed", path=path, exc_info=error)
 
+    def connection_failed(self, error: Exception) -> None:
+        """A bug of the relay: one connection was ended."""
+        self._counter.connection_failed(error)
+        if self._is_due("connection", type(error).__name__):
+            self._log.error("connection.failed", exc_info=error)
+
     def _is_due(self, what: str, which: str) -> bool:
         """Bounded: paths are the inspector's, addresses the settings'."""
         now = self._now()

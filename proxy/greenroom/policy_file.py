@@ -1,16 +1,39 @@
-"""The policy as operators write it: a YAML file. What is wrong with it is told by file, line and field."""
+"""The policy as operators write it: a YAML file. What is wrong with it is told by file, line and field.
 
-from collections.abc import Iterator
+The rule: one line, about the first thing that is wrong, in words of our own.
+"""
+
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
 import yaml
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 
-from greenroom.core.policy import Policy
+from greenroom.core.policy import LARGEST_TIMEOUT_SECONDS, GatePolicy, Policy, Rule, TemplatePolicy
+from greenroom.core.selectors import Selector
+from greenroom.durations import format_duration, parse_duration
 
 MAX_POLICY_BYTES = 1 << 20
 """A policy is written by hand; a larger file is another file."""
+TIMEOUT = "timeout_seconds"
+_SHAPES = {
+    "model_type": "mapping",
+    "mapping_type": "mapping",
+    "dict_type": "mapping",
+    "tuple_type": "list",
+    "string_type": "text",
+}
+GATE_MEANING = ": a gate says how long its attempts may take, as `{timeout_seconds: 900}`"
+_MEANINGS = {
+    "gates": ": a rule names at least one gate, as `gates: {smoke: {timeout_seconds: 900}}`",
+    TIMEOUT: ": how long each attempt may take, as 900 (seconds) or 15m",
+    "rules": ": a list, of which each rule begins with '- '",
+    "pattern": ": where the keys lie, as `v1/mdc/{namespace}/{component}/{endpoint}/{instance}`",
+}
+"""What belongs there, for who left it out."""
 
 
 class PolicyFileError(ValueError):
@@ -30,7 +53,7 @@ def parse_policy(text: str) -> Policy:
     _refuse_duplicates(root)
     try:
         # From the text again: building values out of the nodes would flatten merges in them, and lines be lost.
-        return Policy.model_validate(yaml.safe_load(text))
+        return Policy.model_validate(_with_seconds(yaml.safe_load(text)))
     except ValidationError as error:
         raise _described(root, error) from error
     except yaml.YAMLError as error:
@@ -78,11 +101,86 @@ def _refuse_duplicates(node: yaml.Node) -> None:
             _refuse_duplicates(value)
 
 
+def _with_seconds(policy: Any) -> Any:
+    """Every `timeout_seconds` that is a duration, such as 15m, as a number of seconds; the rest is judged as it is."""
+    for gate in _gates(policy):
+        timeout = gate.get(TIMEOUT)
+        if isinstance(timeout, str):
+            with suppress(ValueError):
+                gate[TIMEOUT] = parse_duration(timeout)
+    return policy
+
+
+def _gates(policy: Any) -> Iterator[dict[Any, Any]]:
+    rules = policy.get("rules") if isinstance(policy, dict) else None
+    for rule in rules if isinstance(rules, list) else ():
+        gates = rule.get("gates") if isinstance(rule, dict) else None
+        yield from (gate for gate in (gates.values() if isinstance(gates, dict) else ()) if isinstance(gate, dict))
+
+
 def _described(root: yaml.Node, error: ValidationError) -> PolicyFileError:
-    first = error.errors(include_url=False, include_input=False)[0]
+    # A misspelt field is a missing one too, and its name is what the author must see.
+    errors = sorted(error.errors(include_url=False), key=lambda one: one["type"] != "extra_forbidden")
+    first: Mapping[str, Any] = errors[0]
     path = [part for part in first["loc"] if part != "[key]"]
-    message = first["msg"].removeprefix("Value error, ")
-    return PolicyFileError(f"line {_line(root, path)}: {_field(path)}{message}")
+    more = f" (and {len(errors) - 1} more)" if len(errors) > 1 else ""
+    return PolicyFileError(f"line {_line(root, path)}: {_field(path)}{_in_words(first, path)}{more}")
+
+
+def _in_words(error: Mapping[str, Any], path: list[Any]) -> str:
+    field = str(path[-1]) if path else ""
+    match error["type"]:
+        case "extra_forbidden":
+            return _unknown(field, list(_model_at(path[:-1]).model_fields))
+        case "missing":
+            return f"is missing{_MEANINGS.get(field, '')}"
+        case "too_short":
+            return f"is empty{_MEANINGS.get(field, '')}"
+        case "literal_error" | "enum":
+            return f"{error['input']!r} is none of: {error['ctx']['expected'].replace(' or ', ', ')}"
+        case "greater_than" | "less_than_equal" | "finite_number":
+            return f"must be more than 0, and at most {format_duration(LARGEST_TIMEOUT_SECONDS)}"
+        case "float_type" | "float_parsing":
+            return f"{_shown(error['input'])} is neither a number of seconds nor a duration such as 90s, 15m or 1h30m"
+        case kind if kind in _SHAPES:
+            meaning = GATE_MEANING if path[-2:-1] == ["gates"] else _MEANINGS.get(field, "")
+            return f"{_shown(error['input'])} is no {_SHAPES[kind]}{meaning}"
+        case _:
+            return str(error["msg"].removeprefix("Value error, "))
+
+
+def _unknown(field: str, allowed: list[str]) -> str:
+    near = get_close_matches(field, allowed, 1)
+    meant = f"; did you mean {near[0]!r}?" if near else ""
+    return f"is not a field that is known here (they are: {', '.join(allowed)}){meant}"
+
+
+def _model_at(path: list[Any]) -> type[BaseModel]:
+    """What the policy has at a path whose last part is a mapping with fixed fields."""
+    match path:
+        case ["rules", _]:
+            return Rule
+        case ["rules", _, "selector"]:
+            return Selector
+        case ["rules", _, "gates", _]:
+            return GatePolicy
+        case ["templates", _]:
+            return TemplatePolicy
+        case _:
+            return Policy
+
+
+def _shown(value: object) -> str:
+    """What stands there, as long as it is short: a whole mapping would hide the rest of the line."""
+    match value:
+        case None:
+            return "nothing"
+        case dict():
+            return "a mapping"
+        case list():
+            return "a list"
+        case _:
+            return repr(value)
 
 
 def _line(root: yaml.Node, path: list[Any]) -> int:

@@ -15,7 +15,7 @@ from pydantic import BeforeValidator, Field, ValidationError, model_validator
 from pydantic_core import PydanticCustomError
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
-from greenroom.addresses import Address
+from greenroom.addresses import DEFAULT_CONTROL, Address
 from greenroom.core.policy import LARGEST_TIMEOUT_SECONDS, Policy, check_gate_name, gates_for_everything
 from greenroom.durations import format_duration, parse_duration
 from greenroom.errors import SettingsError
@@ -93,7 +93,7 @@ class Settings(BaseSettings):
 
     upstream: Upstreams = ()
     listen: ListenAddress = Address("127.0.0.1", 2389)
-    control_listen: ListenAddress = Address("127.0.0.1", 2390)
+    control_listen: ListenAddress = Address.parse(DEFAULT_CONTROL)
     http_listen: ListenAddress = Address("127.0.0.1", 2391)
     policy: Path | None = None
     gate: GateTimeouts = Field(default_factory=dict)

@@ -41,6 +41,7 @@ listen relay
 """
 TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
 CONNECTIONS = (1, 16)
+TOOLS = {"h2load": "nghttp2-client", "haproxy": "haproxy"}
 
 
 class InspectsAll:
@@ -117,8 +118,9 @@ def measure(relays: dict[str, tuple[int, int]], calls: int, rounds: int, body: P
 
 
 def main(calls: int = 20_000, rounds: int = 3) -> None:
-    assert shutil.which("h2load"), "h2load is needed"
-    assert shutil.which("haproxy"), "haproxy is needed"
+    for tool, package in TOOLS.items():
+        if shutil.which(tool) is None:
+            raise SystemExit(f"relay_cost was not run: {tool} is not on PATH (Debian's package {package})")
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         etcd = stack.enter_context(Etcd.launch())

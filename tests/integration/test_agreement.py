@@ -122,6 +122,19 @@ def test_an_array_in_place_of_an_object_is_refused(refused_put: Callable[..., st
     assert "array" in refused_put(worker.card_key, array, worker.lease)
 
 
+@pytest.mark.parametrize(
+    "padding",
+    [b'"n":' + b"9" * 5000, b'"n":' + b"[" * 3000 + b"]" * 3000, b'"n":"\xff"', b'"instance_id":7'],
+    ids=["a long number", "deep", "a byte that is no text", "a field again"],
+)
+def test_a_card_that_only_others_can_read_is_refused(
+    refused_put: Callable[..., str], worker: Worker, padding: bytes
+) -> None:
+    """Dynamo's parser skips over what it does not need: it would route by a card that nobody compared with its key."""
+    value = changed(worker.card(), instance_id=worker.lease)[:-1] + b"," + padding + b"}"
+    assert "cannot be read" in refused_put(worker.card_key, value, worker.lease)
+
+
 def test_a_value_that_is_no_json_is_held(proxy: Proxy, worker: Worker) -> None:
     """What cannot be read might be anything: it is kept back like everything else."""
     proxy.client.put(worker.card_key, b"\xff not json", worker.lease)

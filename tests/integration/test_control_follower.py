@@ -13,6 +13,7 @@ from greenroom.store.upstream import Upstream
 from tests.support.client import EtcdClient
 from tests.support.control_side import GATED, EventLog, MovableClock
 from tests.support.etcd import Etcd
+from tests.support.mirroring import wait_mirrored
 from tests.support.registering import instance_record, instance_record_key, register
 from tests.support.waiting import wait_for_async
 
@@ -27,7 +28,7 @@ class Following:
     async def seen(self, client: EtcdClient) -> Mirror:
         """The mirror with everything written to the reserved area so far."""
         marker = client.put(b"\x01greenroom/budget", b"").header.revision
-        await asyncio.wait_for(self.follower.wait_revision(marker), WAIT_SECONDS)
+        await asyncio.wait_for(wait_mirrored(self.follower, marker), WAIT_SECONDS)
         return self.follower.mirror
 
 

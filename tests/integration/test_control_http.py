@@ -12,6 +12,7 @@ from greenroom.pb.control.v1 import control_pb2 as pb
 from tests.support.client import EtcdClient
 from tests.support.control_side import ControlSide, control_side
 from tests.support.etcd import Etcd
+from tests.support.mirroring import wait_mirrored
 from tests.support.registering import instance_record, instance_record_key, register
 
 
@@ -57,7 +58,7 @@ async def test_metrics_tell_of_instances_verdicts_and_releases(side: ControlSide
     await side.stub.ReportVerdict(
         pb.ReportVerdictRequest(name=waiting.name, gate="unheard-of", attempt=1, outcome=pb.OUTCOME_ERROR)
     )
-    await side.follower.wait_revision(client.put(b"\x01greenroom/budget", b"").header.revision)
+    await wait_mirrored(side.follower, client.put(b"\x01greenroom/budget", b"").header.revision)
     page = await get(side, "/metrics")
     assert page.headers["content-type"].startswith("text/plain")
     lines = page.text.splitlines()
@@ -66,20 +67,26 @@ async def test_metrics_tell_of_instances_verdicts_and_releases(side: ControlSide
         'greenroom_instances{state="released"} 1.0',
         'greenroom_verdicts_total{gate="smoke",outcome="passed"} 1.0',
         'greenroom_verdicts_total{gate="other",outcome="error"} 1.0',
+        'greenroom_verdicts_total{gate="smoke",outcome="failed"} 0.0',
+        'greenroom_rejections_total{cause="deadline"} 0.0',
+        "greenroom_ungated_writes_total 0.0",
         "greenroom_releases_total 1.0",
         'greenroom_gate_duration_seconds_count{gate="smoke",outcome="passed"} 1.0',
         "greenroom_hold_duration_seconds_count 1.0",
         'greenroom_build_info{version="test"} 1.0',
     ):
         assert line in lines
+    assert "_created" not in page.text
+    decided = [(one["gate"], one["outcome"], one["leaves"]) for one in side.log.named("gate.decided")]
+    assert decided == [("smoke", "passed", "released"), ("unheard-of", "error", "held, waits for unheard-of")]
     age = next(line for line in lines if line.startswith("greenroom_oldest_held_age_seconds "))
     assert 0 < float(age.split()[1]) < 60
 
 
 async def test_a_taken_http_port_is_a_start_error(side: ControlSide) -> None:
     port = int(side.http_address.rpartition(":")[2])
-    app = http_app(Readiness(side.follower, side.upstream), side.metrics)
-    with pytest.raises(StartError, match=f"http_listen: cannot listen on 127.0.0.1:{port}"):
+    app = http_app(Readiness((side.follower,), side.upstream), side.metrics)
+    with pytest.raises(StartError, match=f"--http-listen '127.0.0.1:{port}': Address already in use"):
         HttpServer(app, host="127.0.0.1", port=port).start()
 
 

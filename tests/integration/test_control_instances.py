@@ -17,6 +17,7 @@ from tests.support.client import EtcdClient, put
 from tests.support.control_errors import error_info
 from tests.support.control_side import ControlSide, EventLog, control_side
 from tests.support.etcd import Etcd
+from tests.support.mirroring import wait_mirrored
 from tests.support.registering import Held, instance_record, instance_record_key, now, register
 from tests.support.waiting import wait_for_async
 
@@ -32,7 +33,7 @@ async def side(etcd: Etcd) -> AsyncIterator[ControlSide]:
 async def mirrored(side: ControlSide, client: EtcdClient) -> None:
     """Returns once the mirror shows all that was written so far."""
     revision = client.put(b"\x01greenroom/budget", b"").header.revision
-    await side.follower.wait_revision(revision)
+    await wait_mirrored(side.follower, revision)
 
 
 async def raw_call(side: ControlSide, method: str, data: bytes) -> bytes:
@@ -195,7 +196,7 @@ async def test_the_port_answers_health_and_reflection(side: ControlSide) -> None
 async def test_a_taken_control_port_is_a_start_error(side: ControlSide) -> None:
     port = int(side.control_address.rpartition(":")[2])
     second = ControlServer(side.service, side.follower, host="127.0.0.1", port=port, log=EventLog())
-    with pytest.raises(StartError, match=f"control_listen: cannot listen on 127.0.0.1:{port}"):
+    with pytest.raises(StartError, match=f"--control-listen '127.0.0.1:{port}': the port is taken"):
         await second.start()
     await second.stop(0)
 

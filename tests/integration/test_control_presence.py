@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import json
+import time
 from collections.abc import AsyncIterator
 
 import pytest
@@ -35,6 +36,7 @@ def proxy_of(
         policy_digest=policy,
         templates_digest=templates,
         address=f"{name}:2390",
+        host="node1",
         version="1",
         log=log or EventLog(),
         proxy_id=name,
@@ -63,7 +65,8 @@ async def test_the_first_proxy_sets_the_templates_and_says_that_it_is_there(
     first = proxy_of(upstream, "one")
     await first.register()
     kv = client.get(PROXIES + b"one")
-    assert json.loads(kv.value) == {"policy": "p1", "templates": "t1", "address": "one:2390", "version": "1"}
+    said = {"policy": "p1", "templates": "t1", "address": "one:2390", "host": "node1", "version": "1"}
+    assert json.loads(kv.value) == said
     assert 0 < client.time_to_live(kv.lease).TTL <= presence.TTL_SECONDS
     assert client.get(TEMPLATES).value == b"t1"
     await first.close()
@@ -75,7 +78,7 @@ async def test_a_proxy_with_other_templates_does_not_start_beside_one(upstream: 
     await proxy_of(upstream, "one").register()
     with pytest.raises(StartError) as refused:
         await proxy_of(upstream, "two", templates="t2").register()
-    assert "one at one:2390" in str(refused.value)
+    assert "one at one:2390 on node1." in str(refused.value)
     assert [kv.key for kv in client.prefix(PROXIES).kvs] == [PROXIES + b"one"]
     assert client.get(TEMPLATES).value == b"t1"
     assert len(client.leases()) == 1
@@ -93,7 +96,8 @@ async def test_a_proxy_with_another_policy_starts_and_warns(upstream: Upstream) 
     log = EventLog()
     await proxy_of(upstream, "one").register()
     await proxy_of(upstream, "two", policy="p2", log=log).register()
-    assert [event["proxy"] for event in log.named("policy.differs")] == ["one"]
+    [differs] = log.named("policy.differs")
+    assert (differs["proxy"], differs["address"], differs["host"]) == ("one", "one:2390", "node1")
     await proxy_of(upstream, "three", policy="p2", log=log).register()
     assert [event["proxy"] for event in log.named("policy.differs")] == ["one", "one"]
 
@@ -131,5 +135,68 @@ async def test_a_proxy_whose_templates_were_replaced_meanwhile_ends(
     await proxy.register()
     client.revoke(client.get(PROXIES + b"one").lease)
     await proxy_of(upstream, "two", templates="t2").register()
-    with pytest.raises(StartError, match="two at two:2390"):
+    with pytest.raises(StartError, match="two at two:2390 on node1"):
         await asyncio.wait_for(proxy.run(), 10)
+
+
+async def test_an_outage_is_one_line_when_it_begins_and_one_when_it_ends(
+    own_etcd: Etcd, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(presence, "BEAT_SECONDS", 0.05)
+    log, upstream = EventLog(), Upstream([("127.0.0.1", own_etcd.port)])
+    proxy = proxy_of(upstream, "one", log=log)
+    await proxy.register()
+    async with running(proxy):
+        own_etcd.stop()
+        [away] = await log.wait_named("presence.away")
+        assert away["reason"].startswith("UNAVAILABLE: ")
+        assert "\n" not in away["reason"]
+        own_etcd.start()
+        await log.wait_named("presence.back")
+    assert len(log.named("presence.away")) == 1
+    await upstream.close()
+
+
+async def test_after_a_beat_that_was_missed_it_is_tried_again_at_once(
+    own_etcd: Etcd, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(presence, "BEAT_SECONDS", 2.0)
+    monkeypatch.setattr(presence, "TRY_SECONDS", 0.2)
+    log, upstream = EventLog(), Upstream([("127.0.0.1", own_etcd.port)])
+    proxy = proxy_of(upstream, "one", log=log)
+    await proxy.register()
+    async with running(proxy):
+        own_etcd.pause()
+        await log.wait_named("presence.away")
+        own_etcd.resume()
+        start = time.monotonic()
+        await log.wait_named("presence.back")
+        assert time.monotonic() - start < presence.BEAT_SECONDS
+    await upstream.close()
+
+
+async def test_once_its_lease_must_have_ended_it_is_not_ready_until_it_is_registered_again(
+    own_etcd: Etcd, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(presence, "BEAT_SECONDS", 0.05)
+    monkeypatch.setattr(presence, "TTL_SECONDS", 1)
+    upstream = Upstream([("127.0.0.1", own_etcd.port)])
+    proxy = proxy_of(upstream, "one")
+    await proxy.register()
+    assert proxy.why_not_ready is None
+
+    async def is_ready() -> bool:
+        return proxy.why_not_ready is None
+
+    async def is_not_ready() -> bool:
+        return proxy.why_not_ready is not None
+
+    async with running(proxy):
+        own_etcd.stop()
+        await wait_for_async(is_not_ready, describe="it counts as gone")
+        assert "not registered in etcd: UNAVAILABLE" in str(proxy.why_not_ready)
+        own_etcd.start()
+        await wait_for_async(is_ready, describe="it is registered again")
+        with own_etcd.client() as client:
+            assert client.get(PROXIES + b"one") is not None
+    await upstream.close()

@@ -13,6 +13,7 @@ from tests.support.client import EtcdClient
 from tests.support.control_errors import error_info
 from tests.support.control_side import ControlSide, control_side
 from tests.support.etcd import Etcd
+from tests.support.mirroring import wait_mirrored
 from tests.support.registering import Held, register
 
 HOLDS = b"\x01greenroom/rollout-holds/"
@@ -69,6 +70,21 @@ async def test_a_hold_with_a_ttl_ends_by_its_lease(side: ControlSide, client: Et
     with client.watch(held.card, b"") as public:
         await asyncio.to_thread(public.wait_events, 1)
     assert client.prefix(HOLDS).count == 0
+    [expired] = await side.log.wait_named("rollout_hold.expired")
+    assert (expired["id"], expired["actor"]) == (hold.name.removeprefix("rolloutHolds/"), "ops")
+    assert side.log.named("rollout_hold.lifted") == []
+
+
+async def test_the_list_shows_what_a_hold_stops_as_soon_as_it_is_there(side: ControlSide, client: EtcdClient) -> None:
+    """`greenroom rollout-hold create` says by this list whom it stops."""
+    held = register(client)
+    await wait_mirrored(side.follower, client.put(b"\x01greenroom/budget", b"").header.revision)
+    for number in range(5):
+        await side.stub.CreateRolloutHold(asks(f"freeze-{number}"))
+        [listed] = (await side.stub.ListInstances(pb.ListInstancesRequest())).instances
+        assert listed.id == held.instance
+        [condition] = [one for one in listed.conditions if one.type == "NotOnHold"]
+        assert f"rollout hold freeze-{number} by ops" in condition.message
 
 
 async def test_a_lifted_hold_leaves_no_lease(side: ControlSide, client: EtcdClient) -> None:

@@ -1,13 +1,16 @@
 """Verdicts through the control API on a real etcd: what they do to the public keys, and what is refused."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
+from itertools import count
+from typing import Any
 
 import grpc
 import pytest
 
 from greenroom.core.policy import Hold
 from greenroom.pb.control.v1 import control_pb2 as pb
+from greenroom.pb.etcd import rpc_pb2 as pb_etcd
 from tests.support.client import EtcdClient
 from tests.support.control_errors import error_info
 from tests.support.control_side import ControlSide, control_side
@@ -82,6 +85,48 @@ async def test_an_equal_verdict_is_taken_as_the_same_one_and_another_is_refused(
     assert side.sample("verdicts_total", gate="smoke", outcome="passed") == 1
 
 
+def lose_answers(side: ControlSide, monkeypatch: pytest.MonkeyPatch, lost: Callable[[int], bool]) -> None:
+    """etcd carries out what the control side sends, and the answer to each call that `lost` names is lost."""
+    send, sent = side.upstream.txn, count()
+
+    async def txn(request: pb_etcd.TxnRequest, **options: Any) -> pb_etcd.TxnResponse:
+        answer = await send(request, **options)
+        if lost(next(sent)):
+            raise grpc.aio.AioRpcError(grpc.StatusCode.UNAVAILABLE, details="connection reset")
+        return answer
+
+    monkeypatch.setattr(side.upstream, "txn", txn)
+
+
+async def test_a_verdict_whose_answer_from_etcd_was_lost_is_a_first_one_and_counted(
+    etcd: Etcd, client: EtcdClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with control_side(etcd, reconciles=False) as side:
+        held = register(client)
+        lose_answers(side, monkeypatch, lambda number: number == 1)
+        answer = await side.stub.ReportVerdict(verdict(held))
+        assert (answer.decision, answer.repeated_verdict) == (pb.DECISION_RELEASED, False)
+        assert side.sample("verdicts_total", gate="smoke", outcome="passed") == 1
+        assert side.sample("releases_total") == 1
+        assert [event["event"] for event in side.log.events][-2:] == ["gate.decided", "instance.released"]
+
+
+async def test_a_verdict_that_is_stored_is_answered_though_etcd_goes_away_just_after(
+    etcd: Etcd, client: EtcdClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with control_side(etcd, reconciles=False) as side:
+        held = register(client, TWO_GATES)
+        lose_answers(side, monkeypatch, lambda number: number > 1)
+        answer = await side.stub.ReportVerdict(verdict(held, reason="fine"))
+        assert (answer.decision, answer.repeated_verdict) == (pb.DECISION_RECORDED, False)
+        told = {gate.gate: gate.reason for gate in answer.instance.gates}
+        assert told == {"smoke": "fine", "latency": ""}
+        stored = client.get(b"\x01greenroom/instances/" + held.instance.encode())
+        assert answer.instance.record_revision == stored.mod_revision
+        assert answer.instance.id == held.instance
+        await side.log.wait_named("control.not_read_again")
+
+
 async def test_a_verdict_for_another_attempt_is_stale_and_names_the_current_one(
     side: ControlSide, client: EtcdClient
 ) -> None:
@@ -101,6 +146,8 @@ async def test_a_verdict_for_another_attempt_is_stale_and_names_the_current_one(
         ({"outcome": 0}, grpc.StatusCode.INVALID_ARGUMENT, "INVALID_REQUEST", "outcome"),
         ({"outcome": 99}, grpc.StatusCode.INVALID_ARGUMENT, "INVALID_REQUEST", "outcome"),
         ({"gate": ""}, grpc.StatusCode.INVALID_ARGUMENT, "INVALID_REQUEST", "gate"),
+        ({"gate": "\U0001f6a7" * 100_000}, grpc.StatusCode.INVALID_ARGUMENT, "INVALID_REQUEST", "is not a DNS label"),
+        ({"name": "instances/" + "é" * 100_000}, grpc.StatusCode.INVALID_ARGUMENT, "INVALID_REQUEST", "lease id"),
         ({"gate": "accuracy"}, grpc.StatusCode.NOT_FOUND, "UNKNOWN_GATE", "its gates are: smoke"),
         ({"reporter": "x" * 300}, grpc.StatusCode.INVALID_ARGUMENT, "INVALID_REQUEST", "reporter"),
     ],

@@ -3,6 +3,8 @@
 import grpc
 import pytest
 
+from greenroom.pb.etcd import rpc_pb2
+from tests.support.client import RequestOp, get, put, version_is
 from tests.support.endpoints import Endpoint, Proxy
 from tests.support.workers import Worker
 
@@ -10,6 +12,7 @@ KIB, MIB = 1 << 10, 1 << 20
 REQUEST_TOO_LARGE = "etcdserver: request is too large"
 TOO_MANY_OPERATIONS = "etcdserver: too many operations in txn request"
 CARDS_AT_MOST = 120
+MAX_OPERATIONS = 128
 
 
 def refusal_of_adapter(worker: Worker, name: str, value: bytes) -> tuple[grpc.StatusCode, str]:
@@ -75,3 +78,46 @@ def test_more_cards_than_one_release_can_publish_are_refused(proxy: Proxy) -> No
     shown = proxy.public.prefix(b"v1/mdc/").kvs
     assert [entry.key for entry in shown] == [worker.card_key, *map(worker.lora_key, names)]
     assert len({entry.mod_revision for entry in shown}) == 1
+
+
+@pytest.mark.parametrize("surplus", [0, 1])
+@pytest.mark.parametrize("beside", [2, 100])
+def test_nested_operations_are_counted_as_etcd_does(etcd_or_proxy: Endpoint, beside: int, surplus: int) -> None:
+    """What a Txn uses of the 128 is taken off for those within it."""
+    worker = Worker(etcd_or_proxy.client)
+    inner = RequestOp(request_txn=rpc_pb2.TxnRequest(success=[get(b"k")] * (MAX_OPERATIONS - beside + surplus)))
+    operations = [get(worker.card_key), inner, *[get(b"k")] * (beside - 2)]
+    if not surplus:
+        assert len(etcd_or_proxy.client.txn([], operations).responses) == beside
+        return
+    with pytest.raises(grpc.RpcError) as refusal:
+        etcd_or_proxy.client.txn([], operations)
+    assert refusal.value.details() == TOO_MANY_OPERATIONS
+
+
+def test_a_call_that_leaves_no_room_for_the_fence_is_refused_in_etcds_words(proxy: Proxy) -> None:
+    """etcd would take it; with what the proxy adds it is too long, and nothing of it may be left out."""
+    worker = Worker(proxy.client)
+    compares = [version_is(b"k%d" % number, 0) for number in range(126)]
+    assert proxy.public.txn(compares, [put(b"other", b"")]).succeeded
+    with pytest.raises(grpc.RpcError) as refusal:
+        proxy.client.txn(compares, [put(worker.card_key, worker.card(), worker.lease)])
+    assert (refusal.value.code(), refusal.value.details()) == (grpc.StatusCode.INVALID_ARGUMENT, TOO_MANY_OPERATIONS)
+    assert (proxy.held(worker), proxy.shown(worker), proxy.has_record(worker)) == ([], [], False)
+    assert proxy.client.txn(compares[:124], [put(worker.card_key, worker.card(), worker.lease)]).succeeded
+
+
+def test_long_names_count_towards_a_release(proxy: Proxy) -> None:
+    """A hundred adapters of nearly no value: their names are what a release is made of."""
+    worker = proxy.held_worker()
+
+    def register_adapters() -> None:
+        for number in range(CARDS_AT_MOST - 1):
+            worker.client.put(worker.lora_key(f"{number:03}" + "x" * 6000), b"x", worker.lease)
+
+    with pytest.raises(grpc.RpcError) as refusal:
+        register_adapters()
+    assert refusal.value.details() == REQUEST_TOO_LARGE
+    held = proxy.held(worker)
+    assert proxy.control.pass_gates(worker.instance) == "RELEASED"
+    assert proxy.shown(worker) == held

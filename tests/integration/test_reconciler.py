@@ -12,6 +12,7 @@ from greenroom.core.transitions import Outcome, with_verdict
 from tests.support.client import EtcdClient
 from tests.support.control_side import ControlSide, MovableClock, control_side
 from tests.support.etcd import Etcd
+from tests.support.mirroring import wait_mirrored
 from tests.support.registering import Held, now, register, stored_record
 from tests.support.waiting import wait_for_async
 
@@ -68,7 +69,7 @@ async def test_of_two_proxies_one_releases_and_the_other_says_nothing(etcd: Etcd
         fleet = [register(client) for _ in range(30)]
         for held in fleet:
             store_verdict(client, held)
-        await asyncio.gather(*(side.follower.wait_revision(client.revision()) for side in (one, other)))
+        await asyncio.gather(*(wait_mirrored(side.follower, client.revision()) for side in (one, other)))
         assert client.prefix(b"v1/mdc/").count == 0
         with client.watch(b"v1/mdc/", b"v1/mdc0") as public:
             client.delete(HOLD)
@@ -88,7 +89,7 @@ async def test_a_passed_deadline_rejects_after_the_grace_and_not_before(etcd: Et
     clock.advance(DEADLINE_GRACE_SECONDS - 10)
     async with control_side(etcd, clock=clock) as side:
         client.put(b"\x01greenroom/instances/zz", b"{}")
-        await side.follower.wait_revision(client.revision())
+        await wait_mirrored(side.follower, client.revision())
         assert stored_record(client, held.instance).state is State.HELD
         clock.advance(DEADLINE_GRACE_SECONDS + 1)
         record = await wait_state(client, held, State.REJECTED)
@@ -124,7 +125,7 @@ async def test_an_outage_of_etcd_is_survived_and_work_goes_on(own_etcd: Etcd) ->
 async def test_an_instance_that_expires_is_told_once_by_each_proxy(etcd: Etcd, client: EtcdClient) -> None:
     async with control_side(etcd) as side:
         held = register(client)
-        await side.follower.wait_revision(client.revision())
+        await wait_mirrored(side.follower, client.revision())
         client.revoke(held.lease)
         [event] = await side.log.wait_named("instance.expired")
         assert (event["instance"], event["state"]) == (held.instance, "held")

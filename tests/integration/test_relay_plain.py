@@ -218,7 +218,6 @@ async def test_a_handed_over_call_carries_metadata_and_deadline(relay: Relayed) 
     assert sorted(call.metadata) == sorted(metadata)
     assert call.timeout_seconds is not None
     assert 6 < call.timeout_seconds <= 7
-    assert call.peer.startswith("127.0.0.1:")
 
 
 async def test_a_large_answer_of_a_handler_passes_the_clients_windows(relay: Relayed) -> None:

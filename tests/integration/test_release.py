@@ -40,7 +40,7 @@ def planned_last_verdict(proxy: Proxy, worker: Worker) -> Planned:
     """A proxy has read the instance and is about to release it: `smoke` has passed, and `latency` passes now."""
     proxy.control.verdict(worker.instance, "smoke", "passed")
     instance = InstanceId(worker.instance)
-    snapshot = snapshot_from(instance, (), proxy.public.kv.Txn(read_request(instance), timeout=5))
+    snapshot = snapshot_from(instance, (), proxy.public.kv.Txn(read_request(instance), timeout=20))
     attempt = proxy.control.attempt(worker.instance, "latency")
     plan = verdict("latency", attempt, Outcome.PASSED, reason="", reporter="tests")(snapshot, datetime.now(UTC))
     assert isinstance(plan, Planned)
@@ -49,7 +49,7 @@ def planned_last_verdict(proxy: Proxy, worker: Worker) -> Planned:
 
 
 def sent(proxy: Proxy, plan: Planned) -> rpc_pb2.TxnResponse:
-    return proxy.public.kv.Txn(plan.txn, timeout=5)
+    return proxy.public.kv.Txn(plan.txn, timeout=20)
 
 
 def test_everything_appears_at_one_revision_in_the_order_of_registration(proxy: Proxy, seen: WatchLog) -> None:

@@ -37,36 +37,36 @@ def a_put_in_a_nested_txn(client: EtcdClient, key: bytes) -> object:
 
 
 def a_lock(client: EtcdClient, key: bytes) -> object:
-    return lock_pb2_grpc.LockStub(client.channel).Lock(lock_pb2.LockRequest(name=key, lease=1), timeout=5)
+    return lock_pb2_grpc.LockStub(client.channel).Lock(lock_pb2.LockRequest(name=key, lease=1), timeout=20)
 
 
 def an_unlock(client: EtcdClient, key: bytes) -> object:
-    return lock_pb2_grpc.LockStub(client.channel).Unlock(lock_pb2.UnlockRequest(key=key), timeout=5)
+    return lock_pb2_grpc.LockStub(client.channel).Unlock(lock_pb2.UnlockRequest(key=key), timeout=20)
 
 
 def a_campaign(client: EtcdClient, key: bytes) -> object:
     request = election_pb2.CampaignRequest(name=key, lease=1, value=b"x")
-    return election_pb2_grpc.ElectionStub(client.channel).Campaign(request, timeout=5)
+    return election_pb2_grpc.ElectionStub(client.channel).Campaign(request, timeout=20)
 
 
 def a_proclamation(client: EtcdClient, key: bytes) -> object:
     request = election_pb2.ProclaimRequest(leader=election_pb2.LeaderKey(name=b"e", key=key, rev=1), value=b"x")
-    return election_pb2_grpc.ElectionStub(client.channel).Proclaim(request, timeout=5)
+    return election_pb2_grpc.ElectionStub(client.channel).Proclaim(request, timeout=20)
 
 
 def a_resignation(client: EtcdClient, key: bytes) -> object:
     request = election_pb2.ResignRequest(leader=election_pb2.LeaderKey(name=b"e", key=key, rev=1))
-    return election_pb2_grpc.ElectionStub(client.channel).Resign(request, timeout=5)
+    return election_pb2_grpc.ElectionStub(client.channel).Resign(request, timeout=20)
 
 
 def a_question_for_the_leader(client: EtcdClient, key: bytes) -> object:
     request = election_pb2.LeaderRequest(name=key)
-    return election_pb2_grpc.ElectionStub(client.channel).Leader(request, timeout=5)
+    return election_pb2_grpc.ElectionStub(client.channel).Leader(request, timeout=20)
 
 
 def an_observation(client: EtcdClient, key: bytes) -> object:
     request = election_pb2.LeaderRequest(name=key)
-    return next(iter(election_pb2_grpc.ElectionStub(client.channel).Observe(request, timeout=5)))
+    return next(iter(election_pb2_grpc.ElectionStub(client.channel).Observe(request, timeout=20)))
 
 
 Write = Callable[[EtcdClient, bytes], object]

@@ -8,12 +8,12 @@ import os
 import signal
 import socket
 import subprocess
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
+from greenroom.cli.main import main
 from tests.support.client import EtcdClient
 from tests.support.etcd import Etcd
 from tests.support.greenroom import PROGRAM, Greenroom
@@ -58,7 +58,7 @@ def one_line(done: "subprocess.CompletedProcess[str]", code: int) -> str:
         (("--upstream", ETCD, *GATE, "--listen", "127.0.0.1:x"), "--listen '127.0.0.1:x': 'x' is no port"),
         (("--upstream", ETCD, *GATE, "--control-listen", "0.0.0.0:2390"), "--control-listen '0.0.0.0:2390': reaches"),
         (("--upstream", ETCD, *GATE, "--http-listen", "0.0.0.0:2391"), "--http-listen '0.0.0.0:2391': reaches"),
-        (("--upstream", ETCD, "--gate", "smoke=900"), "--gate 'smoke=900': '900' is no duration"),
+        (("--upstream", ETCD, "--gate", "smoke=900"), "--gate 'smoke=900': '900' is no duration: add a unit"),
         (("--upstream", ETCD, *GATE, "--policy", "p.yaml"), "--policy 'p.yaml': has the gates"),
         (("--upstream", ETCD, "--policy", "/nowhere/p.yaml"), "--policy '/nowhere/p.yaml': cannot be read: No such"),
         (("--upstream", ETCD, "--embedded-etcd", *GATE), f"--upstream '{ETCD}': --embedded-etcd brings"),
@@ -67,8 +67,14 @@ def one_line(done: "subprocess.CompletedProcess[str]", code: int) -> str:
         (("--upstream", ETCD, *GATE, "--bogus"), "No such option: --bogus"),
     ],
 )
-def test_a_wrong_setting(arguments: tuple[str, ...], said: str) -> None:
-    assert one_line(serve(*arguments), 2).startswith(said)
+def test_a_wrong_setting(
+    arguments: tuple[str, ...], said: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In this process, since nothing is started; the variable and the policy below have one of their own."""
+    for name in [name for name in os.environ if name.startswith("GREENROOM_")]:
+        monkeypatch.delenv(name)
+    code = main(["serve", *arguments])
+    assert one_line(subprocess.CompletedProcess(arguments, code, *capsys.readouterr()), 2).startswith(said)
 
 
 def test_a_wrong_variable() -> None:
@@ -80,7 +86,7 @@ def test_a_wrong_policy_names_file_line_and_field(tmp_path: Path) -> None:
     path = tmp_path / "policy.yaml"
     path.write_text("preset: dynamo\nrules:\n- gates:\n    smoke: {timeout: 9}\n")
     said = one_line(serve("--upstream", ETCD, "--policy", str(path)), 2)
-    assert said.startswith(f"--policy '{path}': line 4: rules[0].gates.smoke.timeout")
+    assert said.startswith(f"--policy '{path}': line 4: rules[0].gates.smoke.timeout: is not a field that is known")
 
 
 def test_an_upstream_that_is_not_there() -> None:
@@ -167,7 +173,7 @@ class Embedding(Process):
         super().__init__("embedding", command, folder, environment(TMPDIR=str(self.temporary), ETCD_NAME="not ours"))
 
     def ready(self) -> None:
-        self.wait_ready(lambda: ask(f"{self.http_url}/ready").status == 200, "says it is ready", timeout_seconds=30)
+        self.wait_ready(lambda: ask(f"{self.http_url}/ready").status == 200, "says it is ready")
 
     @property
     def etcd_pid(self) -> int:
@@ -205,9 +211,7 @@ def test_the_embedded_etcd_lives_and_ends_with_the_proxy(embed: Callable[..., Em
     with EtcdClient(proxy.etcd_address) as client:
         client.put(b"a", b"1")
     pid = proxy.etcd_pid
-    started = time.monotonic()
     assert proxy.stop() == 0
-    assert time.monotonic() - started < 10
     assert gone(pid)
     assert list(proxy.temporary.iterdir()) == []
     assert "Traceback" not in proxy.log()
@@ -217,7 +221,7 @@ def test_the_embedded_etcd_does_not_outlive_a_killed_proxy(embed: Callable[..., 
     proxy = embed()
     pid = proxy.etcd_pid
     os.kill(proxy.pid, signal.SIGKILL)
-    wait_for(lambda: gone(pid), 10, "etcd is gone")
+    wait_for(lambda: gone(pid), 60, "etcd is gone")
 
 
 def test_a_data_folder_is_kept(embed: Callable[..., Embedding], tmp_path: Path) -> None:
@@ -238,26 +242,47 @@ def test_an_etcd_that_dies_ends_the_proxy_with_a_line(embed: Callable[..., Embed
     proxy = embed()
     os.kill(proxy.etcd_pid, signal.SIGKILL)
     assert proxy.child is not None
-    assert proxy.child.wait(20) == 1
+    assert proxy.child.wait(60) == 1
     assert "greenroom: the embedded etcd ended with status -9" in proxy.log()
     assert "Traceback" not in proxy.log()
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_stops_it_in_good_order(number: signal.Signals, own_etcd: Etcd, tmp_path: Path) -> None:
-    """With clients connected, and nothing of the proxy left in etcd."""
-    proxy = Greenroom(own_etcd.endpoint, tmp_path)
-    with proxy, EtcdClient(proxy.address) as client, own_etcd.client() as direct:
-        watch = client.watch()
+    """Nothing of the proxy is left in etcd."""
+    with Greenroom(own_etcd.endpoint, tmp_path) as proxy, own_etcd.client() as direct:
         os.kill(proxy.pid, number)
-        started = time.monotonic()
         assert proxy.child is not None
-        assert proxy.child.wait(15) == 0
-        assert time.monotonic() - started < 10
-        watch.close()
+        assert proxy.child.wait(60) == 0  # One that takes longer than it may ends itself with 1.
         assert direct.prefix(b"\x01greenroom/proxies/", count_only=True).count == 0
     assert "Traceback" not in proxy.log()
     assert proxy.log().splitlines()[-1].endswith("stopped")
+
+
+def test_clients_that_stay_do_not_keep_it_from_stopping(own_etcd: Etcd, tmp_path: Path) -> None:
+    proxy = Greenroom(own_etcd.endpoint, tmp_path)
+    with proxy, EtcdClient(proxy.address) as client:
+        watch = client.watch()
+        assert proxy.stop() == 0
+        watch.close()
+    assert "Traceback" not in proxy.log()
+
+
+@pytest.mark.parametrize("loading", ["typer", "greenroom.app", "greenroom.relay.server"])
+def test_an_interrupt_while_it_is_loaded_leaves_no_traceback(loading: str) -> None:
+    """Half a second passes before anything can be stopped in good order."""
+    program = (
+        "import os, signal, sys\n"
+        "class Interrupting:\n"
+        "    def find_spec(self, name, *rest):\n"
+        f"        if name == {loading!r}: os.kill(os.getpid(), signal.SIGINT)\n"
+        "sys.meta_path.insert(0, Interrupting())\n"
+        "from greenroom.__main__ import run\n"
+        "sys.exit(run())\n"
+    )
+    command = [PROGRAM[0], "-c", program, "serve", "--upstream", ETCD, *GATE, *_any_ports()]
+    done = subprocess.run(command, env=environment(), capture_output=True, text=True, timeout=RUN_SECONDS, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "")
 
 
 def test_the_start_says_where_it_listens_and_what_it_holds(own_etcd: Etcd, tmp_path: Path) -> None:

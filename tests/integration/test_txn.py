@@ -140,7 +140,7 @@ def test_too_many_operations_are_refused_in_etcds_words(worker: Worker, etcd_or_
         "failure": get(worker.card_key),
     }
     parts[branch] = [more[branch]] * many
-    refusal = refused(lambda: worker.client.kv.Txn(rpc_pb2.TxnRequest(**parts), timeout=5))
+    refusal = refused(lambda: worker.client.kv.Txn(rpc_pb2.TxnRequest(**parts), timeout=20))
     assert refusal == (grpc.StatusCode.INVALID_ARGUMENT, TOO_MANY_OPERATIONS)
     assert etcd_or_proxy.public.revision() == before
 
@@ -200,13 +200,25 @@ def test_gated_keys_of_two_instances_are_refused_as_a_whole(proxy: Proxy, *, rel
 
 
 def test_ungated_txns_are_relayed_whatever_they_hold(etcd_or_proxy: Endpoint) -> None:
-    """Nested Txns, an Else that writes, an operation that is not set: none of the proxy's business."""
+    """Nested Txns and an Else that writes are none of the proxy's business."""
     client = etcd_or_proxy.client
     inner = RequestOp(request_txn=rpc_pb2.TxnRequest(compare=[version_is(b"b", 0)], success=[put(b"b", b"1")]))
     answer = client.txn([version_is(b"a", 9)], [], [put(b"a", b"1"), inner])
     assert not answer.succeeded
     assert answer.responses[1].response_txn.succeeded
     assert values(client, b"a", b"b") == [b"1", b"1"]
+
+
+@pytest.mark.parametrize("gated", [False, True], ids=["other keys", "held keys"])
+def test_an_operation_that_is_not_set_is_refused_in_etcds_words(
+    worker: Worker, etcd_or_proxy: Endpoint, *, gated: bool
+) -> None:
+    """A client newer than everybody else sends an operation that nobody knows; it harms only itself."""
+    before = etcd_or_proxy.public.revision()
+    known = put(worker.card_key, worker.card(), worker.lease) if gated else put(b"a", b"")
+    refusal = refused(lambda: worker.client.txn([], [known, RequestOp()]))
+    assert refusal == (grpc.StatusCode.INVALID_ARGUMENT, "etcdserver: key not found")
+    assert etcd_or_proxy.public.revision() == before
 
 
 def values(client: EtcdClient, *keys: bytes) -> list[bytes]:

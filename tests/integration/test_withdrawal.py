@@ -54,7 +54,7 @@ def planned(proxy: Proxy, worker: Worker) -> Planned:
     """A withdrawal that has read the instance, and is about to be sent."""
     instance, keys = InstanceId(worker.instance), ()
     while True:
-        snapshot = snapshot_from(instance, keys, proxy.public.kv.Txn(read_request(instance, keys), timeout=5))
+        snapshot = snapshot_from(instance, keys, proxy.public.kv.Txn(read_request(instance, keys), timeout=20))
         plan = TAKEN_BACK(snapshot, now())
         if isinstance(plan, Planned):
             return plan
@@ -67,7 +67,7 @@ def planned_write(proxy: Proxy, worker: Worker, request: WorkerRequest) -> Gated
     gated_keys = dynamo_gated_keys(instances=False)
     uses = examine(as_txn(request), gated_keys)
     assert uses is not None
-    answer = proxy.public.kv.Txn(read_request(uses.instance, tuple(uses.keys)), timeout=5)
+    answer = proxy.public.kv.Txn(read_request(uses.instance, tuple(uses.keys)), timeout=20)
     snapshot = snapshot_from(uses.instance, tuple(uses.keys), answer)
     policy = gates_for_everything({"smoke": 900, "latency": 600})
     gated = gate_call(as_txn(request), uses, snapshot, gated_keys, policy, now(), lease_was_seen=True)
@@ -76,7 +76,7 @@ def planned_write(proxy: Proxy, worker: Worker, request: WorkerRequest) -> Gated
 
 
 def sent(proxy: Proxy, txn: rpc_pb2.TxnRequest) -> rpc_pb2.TxnResponse:
-    return proxy.public.kv.Txn(txn, timeout=5)
+    return proxy.public.kv.Txn(txn, timeout=20)
 
 
 @pytest.fixture

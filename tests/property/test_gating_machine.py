@@ -371,8 +371,7 @@ class GatingMachine(RuleBasedStateMachine):
 
     def _side(self, side: bool) -> Side:
         """The one asked for, or the one that lives."""
-        chosen, other = self.stage.sides[side], self.stage.sides[not side]
-        return chosen if chosen.running else other
+        return next(one for one in (self.stage.sides[side], self.stage.sides[not side]) if one.running)
 
     def _client(self, side: bool) -> EtcdClient:
         return self._side(side).client

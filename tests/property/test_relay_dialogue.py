@@ -135,4 +135,6 @@ def check_windows_agree(dialogue: Dialogue) -> None:
     assert upstream.inbound_flow_control_window == books.up.left
     assert client.outbound_flow_control_window == books.up.left + books.up.debit
     assert dialogue.core.open_streams == 0
-    assert (books.copies.used, books.handlers.used, books.unsent.used, books.undecided) == (0, 0, 0, 0)
+    bounds = books.bounds
+    assert (bounds.copies.used, bounds.handlers.used, bounds.unsent.used, books.undecided) == (0, 0, 0, 0)
+    assert (books.up._bound.used, books.down._bound.used, books.up.holds) == (0, 0, False)

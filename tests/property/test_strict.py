@@ -11,7 +11,7 @@ from google.protobuf.message import DecodeError, Message
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from greenroom.core.strict import OK, Verdict, schema_of
+from greenroom.core.strict import OK, Reading, schema_of
 from greenroom.pb.etcd import election_pb2, rpc_pb2
 from tests.support.wire import (
     FIXED64,
@@ -172,13 +172,13 @@ def _mutated(data: st.DataObject, mutate: Any, message: type[Message], encoded: 
 def test_no_mutation_is_ok(mutate: Any, message: Message, data: st.DataObject) -> None:
     mutated = _mutated(data, mutate, type(message), message.SerializeToString())
     finding = SCHEMAS[type(message)].scan(mutated)
-    assert finding.verdict is not Verdict.OK
+    assert finding.reading is not Reading.OK
     if mutate is _unknown_field:
-        assert finding.verdict is Verdict.UNKNOWN_FIELD
+        assert finding.reading is Reading.UNKNOWN_FIELD
     elif mutate is _wrong_wire_type:
-        assert finding.verdict is Verdict.MALFORMED
+        assert finding.reading is Reading.MALFORMED
     else:
-        assert finding.verdict is Verdict.AMBIGUOUS
+        assert finding.reading is Reading.AMBIGUOUS
 
 
 @st.composite
@@ -205,16 +205,16 @@ def test_bytes_that_are_ok_mean_the_same_to_both_parsers(case: tuple[type[Messag
     try:
         merged = message.FromString(data)
     except DecodeError:
-        assert finding.verdict is not Verdict.OK
+        assert finding.reading is not Reading.OK
         return
-    if finding.verdict is Verdict.OK:
+    if finding.reading is Reading.OK:
         assert parse_as_etcd(message, data) == merged
         assert parse_as_etcd(message, merged.SerializeToString()) == merged
-    elif finding.verdict is Verdict.AMBIGUOUS:
+    elif finding.reading is Reading.AMBIGUOUS:
         assert SCHEMAS[message].scan(merged.SerializeToString()) == OK
 
 
 @given(st.sampled_from(MESSAGES), st.binary(max_size=40))
 def test_any_bytes_get_a_finding(message: type[Message], data: bytes) -> None:
-    if SCHEMAS[message].scan(data).verdict in (Verdict.OK, Verdict.AMBIGUOUS):
+    if SCHEMAS[message].scan(data).reading in (Reading.OK, Reading.AMBIGUOUS):
         assert message.FromString(data).IsInitialized()

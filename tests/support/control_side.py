@@ -136,7 +136,7 @@ async def _compose(etcd: Etcd, clock: MovableClock, reconciles: bool, gates: Col
     )
     service = ControlService(upstream, follower, clock=clock, log=log, announcer=announcer, metrics=metrics)
     server = ControlServer(service, follower, host="127.0.0.1", port=free_port(), log=log)
-    http = HttpServer(http_app(Readiness(follower, upstream), metrics), host="127.0.0.1", port=free_port())
+    http = HttpServer(http_app(Readiness((follower,), upstream), metrics), host="127.0.0.1", port=free_port())
     control_address, http_address = f"127.0.0.1:{await server.start()}", f"127.0.0.1:{http.start()}"
     channel = grpc.aio.insecure_channel(control_address, options=(("grpc.enable_http_proxy", 0),))
 

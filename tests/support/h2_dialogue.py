@@ -18,7 +18,7 @@ from greenroom.relay.core import RelayCore
 from greenroom.relay.dialogue import CancelHandler, Close, StartHandler
 from greenroom.relay.limits import Limits
 from greenroom.relay.messages import frame_message
-from tests.support.h2_peers import STREAM, UNARY, ByContent
+from tests.support.h2_peers import STREAM, UNARY, ByContent, message_of
 
 MOST_STEPS = 200_000
 
@@ -341,9 +341,9 @@ class Dialogue:
             match effect:
                 case StartHandler(stream_id, call):
                     size = self.calls[stream_id].response_bytes
-                    answer = Answer((b"ours:" + call.message).ljust(size, b"."))
-                    self.handed_over[stream_id] = call.message
-                    self.handlers.append((stream_id, answer))
+                    message = message_of(call)
+                    self.handed_over[stream_id] = message
+                    self.handlers.append((stream_id, Answer((b"ours:" + message).ljust(size, b"."))))
                 case CancelHandler(stream_id):
                     self.handlers = [item for item in self.handlers if item[0] != stream_id]
                 case Close(reason):

@@ -96,6 +96,14 @@ class ByContent:
         return FORWARD_AS_IS
 
 
+def message_of(call: HandedOverCall) -> bytes:
+    """The message that ByContent handed over."""
+    assert isinstance(call.work, tuple)
+    message = call.work[1]
+    assert isinstance(message, bytes)
+    return message
+
+
 class Notes(SilentObserver):
     """An observer that keeps what it is told."""
 
@@ -106,6 +114,7 @@ class Notes(SilentObserver):
         self.closed: list[str] = []
         self.failures: list[tuple[bytes, str]] = []
         self.undialled: list[str] = []
+        self.bugs: list[str] = []
 
     def connection_closed(self, reason: str) -> None:
         self.closed.append(reason)
@@ -127,6 +136,9 @@ class Notes(SilentObserver):
 
     def handler_failed(self, path: bytes, error: Exception) -> None:
         self.failures.append((path, type(error).__name__))
+
+    def connection_failed(self, error: Exception) -> None:
+        self.bugs.append(type(error).__name__)
 
 
 class Talk:
@@ -207,6 +219,11 @@ class Talk:
     def closed(self) -> str | None:
         """Why the connection was closed, if it was."""
         return next((effect.reason for effect in self.effects() if isinstance(effect, Close)), None)
+
+    @property
+    def held_bytes(self) -> int:
+        """Bytes of messages that the relay counts as held."""
+        return self.core._dialogue.bounds.copies.used
 
     def answer(self, stream_id: int, answer: Answer) -> None:
         self.core.answer(stream_id, answer, self.now)

@@ -58,3 +58,10 @@ def fed_follower(
     if kvs is not None:
         follower.synced(mirror.replace(kvs), revision)
     return follower
+
+
+async def wait_mirrored(follower: Follower, revision: int) -> None:
+    """Returns once the mirror shows `revision`, which must be one of a write to the reserved area."""
+    with follower.subscribe() as changes:
+        while follower.revision < revision:
+            await changes.next()

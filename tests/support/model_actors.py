@@ -12,7 +12,7 @@ from typing import Any
 
 from greenroom.core import rollout_holds, txns
 from greenroom.core.gating import Gated, LookAtLease, entry_of, gate_call, needs_of
-from greenroom.core.keyspace import InstanceId, Key, lease_of, rollout_hold_key
+from greenroom.core.keyspace import InstanceId, Key, lease_of, record_key, rollout_hold_key
 from greenroom.core.policy import Hold, Policy, Requirements
 from greenroom.core.publication import adoption_txn, drop_txn
 from greenroom.core.record import Record, State
@@ -216,8 +216,12 @@ def _row(snapshot: Snapshot, planned: Gated, uses: Uses) -> str:
     if snapshot.record is None:
         return "no rule, put"
     if key in snapshot.shadows:
-        return "held, edit of taints" if planned.record is None else "held, change"
+        return "held, edit of taints" if not _writes_record(planned, snapshot) else "held, change"
     return "held, put of a new card"
+
+
+def _writes_record(planned: Gated, snapshot: Snapshot) -> bool:
+    return any(operation.request_put.key == record_key(snapshot.instance) for operation in planned.txn.success)
 
 
 # ---- without a proxy ------------------------------------------------------------------------------------------------

@@ -71,6 +71,21 @@ BLIND = Proxy(_rule(Hold.CARD, "another"))
 WHOLE = Proxy(_rule(Hold.CARD_AND_INSTANCE))
 HEALTH = Proxy(_rule(Hold.HEALTH))
 
+APART = Proxy(
+    Policy(
+        rules=(
+            Rule(selector=Selector(model="tiny"), gates={"smoke": GatePolicy(timeout_seconds=900)}),
+            Rule(
+                selector=Selector(component="backend", model="another"),
+                hold=Hold.CARD_AND_INSTANCE,
+                gates={"latency": GatePolicy(timeout_seconds=600)},
+            ),
+        )
+    )
+)
+"""One rule is about the card alone, the other about the instance record alone, which names no model."""
+TINY = json.dumps({"card_json": {"display_name": "tiny", "made": 1, "runtime_config": {"taints": []}}}).encode()
+
 CREATED = create(ONE, CARD, card())
 LORA_CREATED = create(ONE, LORA, card(5))
 SMOKE = report(L, "smoke")
@@ -340,6 +355,34 @@ SCENARIOS: dict[str, Scenario] = {
             "two": (create(WHOLE, CARD, card()),),
             "reporter": (SMOKE,),
             "operator": (withdraw(L),),
+        },
+    ),
+    "an instance record brings a gate of its own": _scenario(
+        actors={
+            "one": (create(APART, CARD, TINY), edit(APART, CARD, remade)),
+            "two": (create(APART, INSTANCE, b"{}"),),
+            "smoke": (SMOKE, SMOKE),
+            "latency": (LATENCY,),
+        },
+    ),
+    "an instance record with a gate of its own registers while withdrawn": _scenario(
+        create(APART, CARD, TINY),
+        SMOKE,
+        actors={
+            "one": (create(APART, INSTANCE, b"{}"), delete(APART, INSTANCE)),
+            "operator": (withdraw(L, by_person=False),),
+            "smoke": (SMOKE,),
+            "latency": (LATENCY,),
+        },
+    ),
+    "a card registers while an instance that held nothing back is withdrawn": _scenario(
+        create(HEALTH, CARD, card()),
+        SMOKE,
+        actors={
+            "operator": (withdraw(L),),
+            "worker": (create(HEALTH, LORA, card(5)), look(HEALTH, LORA)),
+            "again": (retry(L),),
+            "reporter": (SMOKE,),
         },
     ),
     "everything at once": _scenario(

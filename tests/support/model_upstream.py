@@ -9,9 +9,11 @@ from collections.abc import Callable
 import grpc
 from grpc.aio import Metadata as GrpcMetadata
 
-from greenroom.pb.etcd import rpc_pb2
+from greenroom.pb.etcd import lock_pb2, rpc_pb2
 from greenroom.store.upstream import Metadata
 from tests.support.model_etcd import ModelEtcd, Refusal
+
+ONE = rpc_pb2.Member(ID=1, name="one", clientURLs=["http://etcd:2379", "http://etcd:2479"])
 
 
 class ModelUpstream:
@@ -20,6 +22,8 @@ class ModelUpstream:
     def __init__(self, etcd: ModelEtcd) -> None:
         self.etcd = etcd
         self.sent: list[tuple[rpc_pb2.TxnRequest, Metadata]] = []
+        self.plain_calls: list[tuple[str, Metadata, float | None]] = []
+        self.timeouts_seconds: list[float | None] = []
         self.between: Callable[[int], None] = lambda _: None
 
     async def txn(
@@ -27,29 +31,13 @@ class ModelUpstream:
     ) -> rpc_pb2.TxnResponse:
         self.between(len(self.sent))
         self.sent.append((request, metadata))
+        self.timeouts_seconds.append(timeout_seconds)
         try:
             self.etcd, answer = self.etcd.txn(request)
         except Refusal as refusal:
             raise grpc.aio.AioRpcError(
                 refusal.code, GrpcMetadata(), GrpcMetadata(("trailer", "etcd's")), refusal.text
             ) from refusal
-        return answer
-
-    async def range(
-        self, request: rpc_pb2.RangeRequest, *, metadata: Metadata = (), timeout_seconds: float | None = None
-    ) -> rpc_pb2.RangeResponse:
-        return self.etcd.range(request)
-
-    async def put(
-        self, request: rpc_pb2.PutRequest, *, metadata: Metadata = (), timeout_seconds: float | None = None
-    ) -> rpc_pb2.PutResponse:
-        self.etcd, answer = self.etcd.put(request)
-        return answer
-
-    async def delete_range(
-        self, request: rpc_pb2.DeleteRangeRequest, *, metadata: Metadata = (), timeout_seconds: float | None = None
-    ) -> rpc_pb2.DeleteRangeResponse:
-        self.etcd, answer = self.etcd.delete(request)
         return answer
 
     async def lease_time_to_live(
@@ -60,7 +48,20 @@ class ModelUpstream:
         keys = self.etcd.lease_keys(request.ID) if request.keys else []
         return rpc_pb2.LeaseTimeToLiveResponse(ID=request.ID, TTL=30, grantedTTL=30, keys=keys)
 
-    async def member_list(
-        self, request: rpc_pb2.MemberListRequest, *, metadata: Metadata = (), timeout_seconds: float | None = None
-    ) -> rpc_pb2.MemberListResponse:
-        return rpc_pb2.MemberListResponse(members=[rpc_pb2.Member(name="one", clientURLs=["http://etcd:2379"])])
+    async def plain(
+        self, path: str, request: bytes, *, metadata: Metadata = (), timeout_seconds: float | None = None
+    ) -> bytes:
+        self.plain_calls.append((path, metadata, timeout_seconds))
+        match path.rpartition("/")[2]:
+            case "Put":
+                self.etcd, put = self.etcd.put(rpc_pb2.PutRequest.FromString(request))
+                return put.SerializeToString()
+            case "Range":
+                return self.etcd.range(rpc_pb2.RangeRequest.FromString(request)).SerializeToString()
+            case "Lock":
+                return lock_pb2.LockResponse(key=lock_pb2.LockRequest.FromString(request).name).SerializeToString()
+            case "MemberAdd":
+                return rpc_pb2.MemberAddResponse(member=rpc_pb2.Member(ID=2), members=[ONE]).SerializeToString()
+            case "MemberList" | "MemberUpdate" | "MemberRemove" | "MemberPromote":  # answered alike
+                return rpc_pb2.MemberListResponse(members=[ONE]).SerializeToString()
+        raise AssertionError(path)

@@ -40,7 +40,10 @@ class OfInstance(Operation):
 
 @dataclass(frozen=True, slots=True)
 class Wrote(OfInstance):
-    """A put. `gates`: what the rules ask of the key. An instance record is checked by no gate, so it is no `card`."""
+    """A put. `gates`: what the rules ask of the key.
+
+    An instance record is no `card`: nothing that passed is about it, but it waits for the gates of its own rules too.
+    """
 
     key: bytes
     value: bytes
@@ -307,7 +310,9 @@ def _written(standing: Standing, wrote: Wrote) -> Standing:
         gates = standing.gates if standing.released else _checked_anew(standing, wrote).gates
         return replace(standing, public=Frozen({**standing.public, key: value}), order=order, gates=gates)
     added = replace(standing, held=Frozen({**standing.held, key: value}), order=order, opened=True)
-    return _checked_anew(added, wrote) if wrote.card or not standing.opened else added
+    if wrote.card or not standing.opened:
+        return _checked_anew(added, wrote)
+    return replace(added, gates=_opened(added, wrote.revision, wrote.gates - added.gates.keys()))
 
 
 def _checked_anew(standing: Standing, wrote: Wrote) -> Standing:
@@ -326,6 +331,7 @@ def _taken_back(standing: Standing, withdrew: Withdrew) -> Standing:
         held=Frozen({**standing.held, **standing.public}),
         public=Frozen(),
         gates=_opened(standing, withdrew.revision, standing.gates),
+        opened=True,
         released=False,
         by_person=withdrew.by_person,
     )

@@ -45,7 +45,15 @@ def test_clients_are_told_an_address_that_they_can_use() -> None:
 def test_commands_name_the_control_port_only_where_they_must() -> None:
     here = Address("127.0.0.1", 1)
     assert Places(here, Address("127.0.0.1", 2390), here).control_to_name is None
-    assert Places(here, Address("127.0.0.1", 2392), here).control_to_name == "127.0.0.1:2392"
+    for host, said in (("127.0.0.1", "127.0.0.1:2392"), ("0.0.0.0", f"{socket.gethostname()}:2392")):
+        assert Places(here, Address(host, 2392), here).control_to_name == said
+
+
+@pytest.mark.parametrize("host", ["::1", "127.0.0.2", "localhost"])
+def test_another_address_of_this_machine_is_not_where_commands_look(host: str) -> None:
+    here = Address("127.0.0.1", 1)
+    address = Address(host, 2390)
+    assert Places(here, address, here).control_to_name == str(address)
 
 
 def test_the_policy_in_force_in_few_words(tmp_path: Path) -> None:

@@ -20,6 +20,11 @@ def test_what_is_refused(text: str) -> None:
         parse_duration(text)
 
 
+def test_a_number_is_told_that_only_its_unit_is_missing() -> None:
+    with pytest.raises(ValueError, match=r"^'900' is no duration: add a unit, such as 900s or 900m$"):
+        parse_duration("900")
+
+
 @pytest.mark.parametrize(
     ("seconds", "text"),
     [(0, "0s"), (59.4, "59s"), (60, "1m"), (200, "3m 20s"), (7500, "2h 5m"), (7200, "2h"), (273600, "3d 4h")],

@@ -7,8 +7,8 @@ import pytest
 
 from greenroom import embedded
 from greenroom.addresses import Address
-from greenroom.embedded import EmbeddedEtcd, PortTakenError, environment_for_etcd, find_binary
-from greenroom.errors import StartError
+from greenroom.embedded import EmbeddedEtcd, environment_for_etcd, find_binary
+from greenroom.errors import PortTakenError, StartError
 
 
 def test_the_binary_on_path_comes_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

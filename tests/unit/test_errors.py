@@ -13,8 +13,8 @@ ALL = [
     for error in vars(errors).values()
     if isinstance(error, type) and issubclass(error, GreenroomError) and error is not GreenroomError
 ]
-# A proxy that cannot start answers nobody.
-OF_THE_API = [error for error in ALL if error is not errors.StartError]
+# A proxy that cannot start answers nobody, and neither does a command that failed.
+OF_THE_API = [error for error in ALL if not issubclass(error, errors.StartError | errors.ControlError)]
 
 
 @pytest.mark.parametrize("error", OF_THE_API)
@@ -58,3 +58,10 @@ def test_an_error_says_its_message_and_keeps_what_machines_need() -> None:
     assert str(error) == "gate 'smoke' is at attempt 2"
     assert error.metadata == {"gate": "smoke", "current_attempt": "2"}
     assert StaleAttempt("alone").metadata == {}
+
+
+@pytest.mark.parametrize(
+    ("said", "expected"), [("UNREACHABLE", True), ("NOT_READY", True), ("UNKNOWN_GATE", False), ("", False)]
+)
+def test_what_a_command_may_ask_again_about(said: str, expected: bool) -> None:
+    assert errors.ControlError("no", said).may_pass is expected

@@ -45,7 +45,8 @@ def test_a_bug_is_logged_with_its_error() -> None:
     observer = LoggingObserver(Counter(), log, lambda: 0.0)
     observer.handler_failed(b"/etcdserverpb.KV/Txn", RuntimeError("broken"))
     observer.inspector_failed(b"/etcdserverpb.KV/Txn", RuntimeError("also"))
-    assert log.lines == [("handler.failed", "broken"), ("inspector.failed", "also")]
+    observer.connection_failed(RuntimeError("worst"))
+    assert log.lines == [("handler.failed", "broken"), ("inspector.failed", "also"), ("connection.failed", "worst")]
 
 
 def test_calls_are_only_counted() -> None:

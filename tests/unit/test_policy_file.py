@@ -35,18 +35,39 @@ def test_a_policy_file_is_read(tmp_path: Path) -> None:
         ("", "is empty"),
         ("[1, 2", "is no YAML"),
         ("rules:\n  - gates: {a: {timeout_seconds: 1}\n", "line 3, column 1: is no YAML"),
-        ("rules: []\nrulez: []\n", "line 2: rulez: Extra inputs are not permitted"),
-        ("rules:\n- gates:\n    smoke: {timeout_seconds: 0}\n", "line 3: rules[0].gates.smoke.timeout_seconds:"),
-        ("rules:\n- gates:\n    smoke: {}\n", "line 3: rules[0].gates.smoke.timeout_seconds: Field required"),
+        (
+            "rules: []\nrulez: []\n",
+            "line 2: rulez: is not a field that is known here (they are: preset, templates, rules); "
+            "did you mean 'rules'?",
+        ),
+        ("rules:\n- selector: {modell: a}\n  gates: {a: {timeout_seconds: 1}}\n", "suffix); did you mean 'model'?"),
+        (
+            "rules:\n- gates: {a: {timeout: 1}}\n",
+            "line 2: rules[0].gates.a.timeout: is not a field that is known here (they are: timeout_seconds); "
+            "did you mean 'timeout_seconds'? (and 1 more)",
+        ),
+        ("templates:\n- {pattern: 'a/{instance}', colour: red}\n", "(they are: pattern, kind)"),
+        ("rules:\n- hodl: card\n  gates: {a: {timeout_seconds: 1}}\n", "did you mean 'hold'?"),
+        ("rules:\n- gates:\n    smoke: {timeout_seconds: 0}\n", "smoke.timeout_seconds: must be more than 0"),
+        ("rules:\n- gates:\n    smoke: {timeout_seconds: 31d}\n", "must be more than 0, and at most 30d"),
+        ("rules:\n- gates:\n    smoke: {}\n", "line 3: rules[0].gates.smoke.timeout_seconds: is missing: how long"),
+        ("rules:\n- gates:\n    smoke:\n", "rules[0].gates.smoke: nothing is no mapping: a gate says how long"),
+        ("rules:\n- gates: {a: {timeout_seconds: 15 m}}\n", "'15 m' is neither a number of seconds nor a duration"),
+        ("rules:\n- hold: card\n", "line 2: rules[0].gates: is missing: a rule names at least one gate"),
+        ("rules:\n", "rules: nothing is no list: a list, of which each rule begins with '- '"),
+        ("rules:\n- selector: {model: 7}\n  gates: {a: {timeout_seconds: 1}}\n", "selector.model: 7 is no text"),
         ("rules:\n- gates:\n    Smoke: {timeout_seconds: 1}\n", "line 3: rules[0].gates.Smoke: gate name 'Smoke'"),
-        ("rules:\n- gates: {}\n", "line 2: rules[0].gates:"),
-        ("rules:\n\n- hold: everything\n  gates: {a: {timeout_seconds: 1}}\n", "line 3: rules[0].hold:"),
+        ("rules:\n- gates: {}\n", "line 2: rules[0].gates: is empty: a rule names at least one gate"),
+        (
+            "rules:\n\n- hold: everything\n  gates: {a: {timeout_seconds: 1}}\n",
+            "line 3: rules[0].hold: 'everything' is none",
+        ),
         (
             "rules:\n- hold: card+instance\n  gates: {a: {timeout_seconds: 1}}\n",
             "line 2: rules[0]: hold 'card+instance'",
         ),
-        ("preset: other\n", "line 1: preset: Input should be 'dynamo'"),
-        ("- a\n", "line 1: "),
+        ("preset: other\n", "line 1: preset: 'other' is none of: 'dynamo'"),
+        ("- a\n", "line 1: a list is no mapping"),
         ("rules: !!python/object/apply:os.system ['true']\n", "is no YAML"),
     ],
 )
@@ -55,6 +76,14 @@ def test_what_is_wrong_is_told_by_line_and_field(text: str, said: str) -> None:
         parse_policy(text)
     assert said in str(raised.value)
     assert "\n" not in str(raised.value)
+
+
+@pytest.mark.parametrize("timeout", ["900", "900.0", "15m", "'15m'", "900s", "'900'"])
+def test_a_timeout_is_a_number_of_seconds_or_a_duration(timeout: str) -> None:
+    """And replicas that were told it in other words have the same policy."""
+    policy = parse_policy(f"rules:\n- gates: {{smoke: {{timeout_seconds: {timeout}}}}}\n")
+    assert policy.rules[0].gates["smoke"].timeout_seconds == 900
+    assert policy.digest == parse_policy("rules: [{gates: {smoke: {timeout_seconds: 900}}}]").digest
 
 
 def test_a_key_that_stands_there_twice_is_refused() -> None:

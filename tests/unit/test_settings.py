@@ -74,7 +74,7 @@ def test_a_wrong_variable_is_named_as_such(monkeypatch: pytest.MonkeyPatch) -> N
         ({"embedded_etcd": True}, f"--upstream '{ETCD}': --embedded-etcd brings"),
         ({"data_dir": "d"}, "--data-dir 'd': is the embedded etcd's"),
         ({"gate": ["smoke"]}, "--gate 'smoke': 'smoke' is no NAME=TIMEOUT"),
-        ({"gate": ["smoke=900"]}, "--gate 'smoke=900': '900' is no duration"),
+        ({"gate": ["smoke=900"]}, "--gate 'smoke=900': '900' is no duration: add a unit, such as 900s"),
         ({"gate": ["smoke=1s", "smoke=2s"]}, "--gate 'smoke=1s,smoke=2s': gate 'smoke' is given twice"),
         ({"gate": ["publish=1s"]}, "--gate 'publish=1s': gate name 'publish' is reserved"),
         ({"gate": ["Smoke=1s"]}, "--gate 'Smoke=1s': gate name 'Smoke' is not a DNS label"),

@@ -1,61 +1,83 @@
 """Which instance is meant: any part of its id that no other has, its address, or its model.
 
-Lease ids of one etcd begin alike and differ at the end, so nobody types them in full.
+Lease ids of one etcd begin alike and differ at the end, so nobody types them in full. The rule: an empty text names
+nobody. It is in every id, and comes from a script's variable that is not set.
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
-from greenroom.cli.client import ControlError
 from greenroom.cli.words import state_word
-from greenroom.errors import SettingsError
+from greenroom.errors import ControlError, NoSuchInstanceError, SettingsError
 from greenroom.pb.control.v1.control_pb2 import Instance
 
 MAX_LISTED = 8
 """More candidates than this help nobody."""
 
 
-class NoSuchInstanceError(ControlError):
-    """Nothing fits: it has not registered yet, or its lease ended."""
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What an instance was named by; SettingsError where that is nothing, or an empty text."""
+
+    text: str | None = None
+    address: str | None = None
+    model: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.text is None and self.address is None and self.model is None:
+            any_part = "any part of the id that no other instance has"
+            raise SettingsError(f"ID is not given: {any_part}, or --address, or --model")
+        if self.text is not None:
+            not_empty("ID", self.text, _bare(self.text))
+        for option, value in (("--address", self.address), ("--model", self.model)):
+            if value is not None:
+                not_empty(option, value)
+
+    def fits(self, instance: Instance) -> bool:
+        """Whether the instance has all that was given."""
+        return (
+            (self.text is None or _bare(self.text) in instance.id)
+            and (self.address is None or instance.address == self.address)
+            and (self.model is None or self.model in instance.models)
+        )
+
+    def is_id_of(self, instance: Instance) -> bool:
+        """Whether its whole id was given."""
+        return self.text is not None and instance.id == _bare(self.text)
+
+    def __str__(self) -> str:
+        given = (("id", self.text), ("address", self.address), ("model", self.model))
+        return " and ".join(f"{name} {value!r}" for name, value in given if value is not None)
 
 
-def choose(
-    instances: Sequence[Instance], text: str | None, address: str | None = None, model: str | None = None
-) -> Instance:
-    """The one instance that fits all that was given; ControlError lists what there is where none or several do."""
-    if not (text or address or model):
-        raise SettingsError("ID is not given: any part of the id that no other instance has, or --address, or --model")
-    found = [instance for instance in instances if _fits(instance, text, address, model)]
-    exact = [instance for instance in found if text is not None and instance.id == _bare(text)]
+def not_empty(name: str, text: str, bare: str | None = None) -> None:
+    """SettingsError where `text`, or what is left of it without its prefixes, is blank."""
+    if not (text if bare is None else bare).strip():
+        raise SettingsError(f"{name} {text!r}: is empty, and would fit anything")
+
+
+def choose(instances: Sequence[Instance], wanted: Wanted) -> Instance:
+    """The one instance that fits; ControlError lists what there is where none or several do, with their states."""
+    found = [instance for instance in instances if wanted.fits(instance)]
+    exact = [instance for instance in found if wanted.is_id_of(instance)]
     if len(exact or found) == 1:
         return (exact or found)[0]
-    asked = _asked(text, address, model)
+    asked = str(wanted)
     if found:
-        raise ControlError(f"{asked} is ambiguous: {_listed(found)}")
+        raise ControlError(f"{asked} is ambiguous: {listed(found)}")
     raise NoSuchInstanceError(
-        f"no instance has {asked}; there are: {_listed(instances)}"
+        f"no instance has {asked}; there are: {listed(instances)}"
         if instances
         else f"no instance has {asked}; there are none"
     )
 
 
-def _fits(instance: Instance, text: str | None, address: str | None, model: str | None) -> bool:
-    return (
-        (text is None or _bare(text) in instance.id)
-        and (address is None or instance.address == address)
-        and (model is None or model in instance.models)
-    )
-
-
 def _bare(text: str) -> str:
-    return text.lower().removeprefix("instances/").removeprefix("0x")
+    return text.strip().lower().removeprefix("instances/").removeprefix("0x")
 
 
-def _asked(text: str | None, address: str | None, model: str | None) -> str:
-    given = (("id", text), ("address", address), ("model", model))
-    return " and ".join(f"{name} {value!r}" for name, value in given if value is not None)
-
-
-def _listed(instances: Sequence[Instance]) -> str:
+def listed(instances: Sequence[Instance]) -> str:
+    """Instances by id, models and state, in one line that does not get too long."""
     named = [f"{one.id} ({', '.join(one.models) or 'no model'}, {state_word(one.state)})" for one in instances]
     more = f" and {len(named) - MAX_LISTED} more" if len(named) > MAX_LISTED else ""
     return ", ".join(named[:MAX_LISTED]) + more

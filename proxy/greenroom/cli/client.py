@@ -5,6 +5,7 @@ The rule: no decisions here. What the proxy answers comes out as it is, or as on
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from time import monotonic
 from typing import Any, Self, TypeVar, cast
 
 import grpc
@@ -12,13 +13,22 @@ from google.rpc import error_details_pb2  # type: ignore[import-untyped]  # the 
 from grpc_status import rpc_status
 
 from greenroom.addresses import Address
-from greenroom.errors import GreenroomError
+from greenroom.errors import ControlError
 from greenroom.pb.control.v1 import control_pb2, control_pb2_grpc
 
 Answer = TypeVar("Answer")
 CALL_SECONDS = 10.0
 """The proxy gives up a contended fence after 5 s; what takes longer than this is not there."""
 PAGE_SIZE = 500
+CHANNEL_OPTIONS: tuple[tuple[str, int], ...] = (
+    ("grpc.enable_http_proxy", 0),
+    # Whoever waits through a proxy's restart should see it come back; gRPC would try every two minutes in the end.
+    ("grpc.initial_reconnect_backoff_ms", 100),
+    ("grpc.min_reconnect_backoff_ms", 1_000),
+    ("grpc.max_reconnect_backoff_ms", 1_000),
+    # A page of instances with long reasons is larger than the 4 MiB that gRPC takes otherwise.
+    ("grpc.max_receive_message_length", -1),
+)
 
 _WHAT_TO_DO = {
     "UNKNOWN_INSTANCE": "`greenroom instances` lists those that there are",
@@ -29,21 +39,16 @@ _WHAT_TO_DO = {
 }
 
 
-class ControlError(GreenroomError):
-    """A call of the control API failed. `said` is the ErrorInfo's reason, empty where nobody gave one."""
-
-    def __init__(self, message: str, said: str = "") -> None:
-        super().__init__(message)
-        self.said = said
-
-
 class ControlClient:
-    """One connection to a proxy's control port. `with` closes it."""
+    """One connection to a proxy's control port; `with` closes it.
 
-    def __init__(self, address: Address, timeout_seconds: float = CALL_SECONDS) -> None:
+    Each call may take CALL_SECONDS, and none goes on beyond `deadline` (of time.monotonic) where there is one.
+    """
+
+    def __init__(self, address: Address) -> None:
         self.address = address
-        self._timeout_seconds = timeout_seconds
-        self._channel = grpc.insecure_channel(str(address), options=(("grpc.enable_http_proxy", 0),))
+        self.deadline: float | None = None
+        self._channel = grpc.insecure_channel(str(address), options=CHANNEL_OPTIONS)
         self._stub = control_pb2_grpc.ControlStub(self._channel)
 
     def __enter__(self) -> Self:
@@ -91,7 +96,10 @@ class ControlClient:
 
     def _call(self, method: Callable[..., Answer], request: object) -> Answer:
         with self._in_words():
-            return method(request, timeout=self._timeout_seconds)
+            return method(request, timeout=self._timeout_seconds())
+
+    def _timeout_seconds(self) -> float:
+        return CALL_SECONDS if self.deadline is None else min(CALL_SECONDS, max(0.0, self.deadline - monotonic()))
 
     @contextmanager
     def _in_words(self) -> Iterator[None]:
@@ -110,7 +118,8 @@ def in_words(error: grpc.RpcError, address: Address) -> ControlError:
     if error.code() in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED):
         return ControlError(
             f"no control API answers at {address}: is `greenroom serve` running? "
-            "--control or GREENROOM_CONTROL names another address"
+            "--control or GREENROOM_CONTROL names another address",
+            ControlError.UNREACHABLE,
         )
     if error.code() is grpc.StatusCode.UNIMPLEMENTED:
         return ControlError(f"{address} is no control port of Greenroom's (or of another version); see --control")

@@ -5,17 +5,23 @@ from datetime import datetime
 
 from greenroom.cli.layout import indented, shortened, table
 from greenroom.cli.words import (
+    OPEN,
+    OPENED,
+    PENDING,
     REJECTED,
     RELEASED,
     THROUGH,
     clock_time,
     endpoint_path,
     gate_word,
+    gate_words,
     hold_id,
     hold_words,
     in_state,
+    is_undecided,
     since,
     state_word,
+    stopping_hold_ids,
     until,
 )
 from greenroom.pb.control.v1.control_pb2 import HOLD_HEALTH, Condition, GateStatus, Instance, RolloutHold, Transition
@@ -28,8 +34,8 @@ def render(instance: Instance, holds: Sequence[RolloutHold], now: datetime, cont
     """The whole page. `control` is what printed commands need to reach the same proxy."""
     return [
         *_head(instance, now),
-        *_why(instance),
-        *_section("Gates", _gates(instance.gates, now)),
+        *_why(instance, now),
+        *_section("Gates", _gates(instance, now)),
         *_section(
             "Keys, in the order of registration", [_key(instance, index) for index in range(len(instance.gated_keys))]
         ),
@@ -48,9 +54,10 @@ def next_steps(instance: Instance, holds: Sequence[RolloutHold], control: str = 
         return ["mend what failed and start the worker again: it registers anew, with a new id and fresh gates"]
     open_gates = [gate for gate in instance.gates if gate.state not in THROUGH]
     verdicts = [f"greenroom verdict {instance.id} {gate.gate} passed --reason 'why'{control}" for gate in open_gates]
-    said = " ".join(condition.message for condition in instance.conditions if condition.type == "NotOnHold")
-    stopping = [hold for hold in holds if f"rollout hold {hold_id(hold)} by" in said]
-    steps = verdicts + [f"greenroom rollout-hold lift {hold_id(hold)}{control}" for hold in stopping]
+    stopping = set(stopping_hold_ids(instance, holds))
+    steps = verdicts + [
+        f"greenroom rollout-hold lift {hold_id(hold)}{control}" for hold in holds if hold_id(hold) in stopping
+    ]
     return steps or [f"greenroom wait {instance.id} --for released{control}"]
 
 
@@ -71,30 +78,48 @@ def _head(instance: Instance, now: datetime) -> list[str]:
     ]
 
 
-def _why(instance: Instance) -> list[str]:
+def _why(instance: Instance, now: datetime) -> list[str]:
     if instance.state == RELEASED:
         return []
-    return _section("Why it is not released", [_condition(one) for one in instance.conditions])
+    missing = [line for one in instance.conditions if not one.status for line in _missing(instance, one, now)]
+    return _section("Why it is not released", missing or ["nothing is missing: it is about to be released"])
 
 
-def _condition(condition: Condition) -> str:
-    return f"{'yes' if condition.status else 'no '}  {condition.type}: {condition.message}"
+def _missing(instance: Instance, condition: Condition, now: datetime) -> list[str]:
+    gates = [gate for gate in instance.gates if gate.state not in THROUGH and not is_undecided(instance, gate)]
+    if condition.type == "GatesPassed" and gates:
+        return [_missing_gate(gate, now) for gate in gates]
+    return [condition.message]
 
 
-def _gates(gates: Sequence[GateStatus], now: datetime) -> list[str]:
-    headings = ("GATE", "STATE", "ATTEMPT", "DEADLINE", "REPORTER", "REASON")
-    return table(headings, [_gate(gate, now) for gate in gates]) if gates else []
-
-
-def _gate(gate: GateStatus, now: datetime) -> tuple[str, ...]:
-    decided = gate.HasField("decided_time")
-    deadline = (
-        f"decided {clock_time(gate.decided_time)}"
-        if decided
-        else f"{clock_time(gate.deadline_time)} ({until(gate.deadline_time, now)})"
-    )
+def _missing_gate(gate: GateStatus, now: datetime) -> str:
     reason = shortened(gate.reason, MAX_REASON_CHARACTERS)
-    return (gate.gate, gate_word(gate.state), str(gate.attempt), deadline, gate.reporter or "-", reason or "-")
+    said = f": {reason}" if reason else ""
+    if gate.state not in OPEN:
+        return f"gate {gate.gate} {gate_word(gate.state)}{said}"
+    so_far = "" if gate.state == PENDING else f", so far {gate_word(gate.state)}{said}"
+    return f"gate {gate.gate} has to be decided ({until(gate.deadline_time, now)}{so_far})"
+
+
+def _gates(instance: Instance, now: datetime) -> list[str]:
+    headings = ("GATE", "STATE", "ATTEMPT", "DEADLINE", "REPORTER", "REASON")
+    return table(headings, [_gate(instance, gate, now) for gate in instance.gates]) if instance.gates else []
+
+
+def _gate(instance: Instance, gate: GateStatus, now: datetime) -> tuple[str, ...]:
+    reason = shortened(gate.reason, MAX_REASON_CHARACTERS)
+    return (
+        *(gate.gate, gate_words(instance, gate), str(gate.attempt)),
+        *(_deadline(instance, gate, now), gate.reporter or "-", reason or "-"),
+    )
+
+
+def _deadline(instance: Instance, gate: GateStatus, now: datetime) -> str:
+    if gate.HasField("decided_time"):
+        return f"decided {clock_time(gate.decided_time)}"
+    if is_undecided(instance, gate):
+        return "-"
+    return f"{clock_time(gate.deadline_time)} ({until(gate.deadline_time, now)})"
 
 
 def _key(instance: Instance, index: int) -> str:
@@ -106,8 +131,11 @@ def _key(instance: Instance, index: int) -> str:
 def _step(step: Transition) -> tuple[str, ...]:
     before, after = state_word(step.from_state), state_word(step.to_state)
     state = after if before in ("-", after) else f"{before} -> {after}"
-    reason = shortened(step.reason, MAX_REASON_CHARACTERS)
-    return (clock_time(step.time), step.actor, step.event, state, reason or "-")
+    what, reason = step.event, shortened(step.reason, MAX_REASON_CHARACTERS)
+    if what == OPENED:
+        # Its reason is its first key, or a word for machines of why it began as released.
+        what, reason = "registered", "it was public already" if step.to_state == RELEASED else reason
+    return (clock_time(step.time), step.actor, what, state, reason or "-")
 
 
 def _section(title: str, lines: Sequence[str]) -> list[str]:

@@ -12,6 +12,8 @@ from greenroom.cli.words import (
     WITHDRAWN,
     endpoint_path,
     gate_word,
+    gate_words,
+    holds_to_lift,
     since,
     state_word,
     until,
@@ -55,7 +57,7 @@ def waits_for(instance: Instance, now: datetime) -> str:
 
 def gates_in_words(instance: Instance) -> str:
     """`smoke passed, latency pending`."""
-    return ", ".join(f"{gate.gate} {gate_word(gate.state)}" for gate in instance.gates) or "-"
+    return ", ".join(f"{gate.gate} {gate_words(instance, gate)}" for gate in instance.gates) or "-"
 
 
 def _row(instance: Instance, now: datetime) -> tuple[str, ...]:
@@ -97,5 +99,5 @@ def _missing(instance: Instance, condition: Condition, now: datetime) -> str:
         first = min(open_gates, key=lambda gate: gate.deadline_time.ToMilliseconds())
         return f"{names} ({until(first.deadline_time, now)})"
     if condition.type == "NotOnHold":
-        return "a rollout hold to be lifted"
+        return f"{holds_to_lift(instance) or 'a rollout hold'} to be lifted"
     return shortened(condition.message, MAX_REASON_CHARACTERS)

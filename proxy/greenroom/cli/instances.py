@@ -9,12 +9,12 @@ from typing import Annotated
 
 import typer
 
+from greenroom.addresses import DEFAULT_CONTROL
 from greenroom.cli import instance_details, instance_list
-from greenroom.cli.choose import NoSuchInstanceError, choose
-from greenroom.cli.client import ControlClient, ControlError
+from greenroom.cli.choose import Wanted, choose
+from greenroom.cli.client import ControlClient
 from greenroom.cli.instance_list import waits_for
 from greenroom.cli.options import (
-    DEFAULT_CONTROL,
     ByAddress,
     ByModel,
     Control,
@@ -28,13 +28,15 @@ from greenroom.cli.options import (
 )
 from greenroom.cli.watching import watch as watch_instances
 from greenroom.cli.words import REJECTED, RELEASED, in_state, instance_json, state_named, state_word
-from greenroom.errors import SettingsError
+from greenroom.errors import ControlError, NoSuchInstanceError, SettingsError
 from greenroom.pb.control.v1.control_pb2 import INSTANCE_STATE_UNSPECIFIED, Instance, InstanceState
 
 TIMED_OUT = 124
 """The exit code of timeout(1)."""
 POLL_SECONDS = 0.3
 """How soon `wait` notices; a proxy answers from memory."""
+TELLING_SECONDS = 1.0
+"""A call that the end of the time cut shorter than this says nothing about the proxy: what was known before counts."""
 
 Id = Annotated[str | None, typer.Argument(metavar="ID", help="Any part of the id that no other instance has.")]
 InState = Annotated[str | None, typer.Option("--state", metavar="STATE", help="held, released, rejected or withdrawn.")]
@@ -70,8 +72,9 @@ def instance(
     control: Control = DEFAULT_CONTROL,
 ) -> None:
     """One instance in full: why it is not released, and which command helps."""
+    wanted = Wanted(instance_id, address, model)
     with connect(control) as client:
-        found = client.instance(choose(client.instances(), instance_id, address, model).name)
+        found = client.instance(choose(client.instances(), wanted).name)
         holds = client.rollout_holds()
     if output is OutputFormat.JSON:
         print(json.dumps(instance_json(found), indent=2))
@@ -89,55 +92,63 @@ def wait(
 ) -> None:
     """Waits for an instance to appear and to be released or rejected.
 
-    Exit code 0: it is; 1: it ended otherwise (rejected, released, or expired); 124: not in time.
+    Exit code 0: it is; 1: it ended otherwise (rejected, released, or expired), or several fit; 124: not in time.
+    Several that fit, whatever their states, are listed with these, and none is chosen. A proxy that does not answer
+    is asked again until the time is up.
     """
-    wanted = _state("--for", goal)
-    if wanted not in (RELEASED, REJECTED):
+    aim = _state("--for", goal)
+    if aim not in (RELEASED, REJECTED):
         raise SettingsError(f"--for '{goal}': is neither released nor rejected")
     seconds = duration("--timeout", timeout)
+    wanted = Wanted(instance_id, address, model)
     with connect(control) as client:
-        for found in _followed(client, seconds, instance_id, address, model):
+        for found in _followed(client, seconds, wanted):
             if found.state in (RELEASED, REJECTED):
-                _ended(found, wanted)
+                _ended(found, aim)
 
 
-def _followed(
-    client: ControlClient, seconds: float, text: str | None, address: str | None, model: str | None
-) -> Iterator[Instance]:
-    """The instance again and again from its appearing on, until the time is up; raises typer.Exit then."""
-    deadline = monotonic() + seconds
+def _followed(client: ControlClient, seconds: float, wanted: Wanted) -> Iterator[Instance]:
+    """The instance again and again from its appearing on, until the time is up; raises typer.Exit then.
+
+    A proxy or an etcd that is away may come back in time, as it does where all of it is started at once.
+    """
+    deadline = client.deadline = monotonic() + seconds
     found: Instance | None = None
-    while True:
+    trouble: str | None = None
+    while (asked := monotonic()) < deadline:
         try:
-            found = client.instance(found.name) if found else choose(client.instances(), text, address, model)
+            found = client.instance(found.name) if found else choose(client.instances(), wanted)
+            trouble = ""
             yield found
         except NoSuchInstanceError:
-            pass
+            trouble = ""
         except ControlError as error:
-            if found is None or error.said not in ("UNKNOWN_INSTANCE", "NOT_READY"):
-                raise
-            if error.said == "UNKNOWN_INSTANCE":
+            if found and error.said == "UNKNOWN_INSTANCE":
                 print(f"{found.id} expired: its lease ended while it was {state_word(found.state)}", file=sys.stderr)
                 raise typer.Exit(1) from error
-        if monotonic() >= deadline:
-            _out_of_time(found, text or address or model or "", seconds)
+            if not error.may_pass:
+                raise
+            if trouble is None or deadline > monotonic() or monotonic() - asked >= TELLING_SECONDS:
+                trouble = str(error)
         sleep(min(POLL_SECONDS, max(0.0, deadline - monotonic())))
+    _out_of_time(found, str(wanted), seconds, trouble or "")
 
 
-def _ended(found: Instance, wanted: "InstanceState.ValueType") -> None:
+def _ended(found: Instance, aim: "InstanceState.ValueType") -> None:
     say(f"{found.id} is {in_state(found)}")
-    raise typer.Exit(0 if found.state == wanted else 1)
+    raise typer.Exit(0 if found.state == aim else 1)
 
 
-def _out_of_time(found: Instance | None, asked: str, seconds: float) -> None:
+def _out_of_time(found: Instance | None, asked: str, seconds: float, trouble: str = "") -> None:
+    """`trouble` is why the last question was not answered."""
     if found is None:
-        print(f"greenroom: {asked!r} did not appear within {seconds:g}s", file=sys.stderr)
+        said = f"{asked} did not appear within {seconds:g}s{f': {trouble}' if trouble else ''}"
+    elif trouble:
+        said = f"{found.id} was {state_word(found.state)} when last seen, and after {seconds:g}s {trouble}"
     else:
         waiting = waits_for(found, datetime.now(UTC))
-        print(
-            f"greenroom: {found.id} is still {state_word(found.state)} after {seconds:g}s; it waits for {waiting}",
-            file=sys.stderr,
-        )
+        said = f"{found.id} is still {state_word(found.state)} after {seconds:g}s; it waits for {waiting}"
+    print(f"greenroom: {said}", file=sys.stderr)
     raise typer.Exit(TIMED_OUT)
 
 

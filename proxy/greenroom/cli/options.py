@@ -2,6 +2,7 @@
 
 import getpass
 import os
+import shlex
 import socket
 import sys
 from enum import StrEnum
@@ -11,14 +12,13 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
-from greenroom.addresses import Address
+from greenroom.addresses import DEFAULT_CONTROL, Address
 from greenroom.cli.client import ControlClient
 from greenroom.cli.layout import printable
 from greenroom.durations import parse_duration
 from greenroom.errors import SettingsError
 
 CONTROL_VARIABLE = "GREENROOM_CONTROL"
-DEFAULT_CONTROL = "127.0.0.1:2390"
 
 _STYLES = {
     "yellow": ("HELD", "pending", "inconclusive", "error", "no"),
@@ -73,9 +73,9 @@ def myself() -> str:
 
 
 def control_again(control: str) -> str:
-    """What a printed command needs to reach the same proxy; nothing where it does anyway."""
-    is_known = control in (DEFAULT_CONTROL, os.environ.get(CONTROL_VARIABLE))
-    return "" if is_known else f" --control {control}"
+    """What a printed command needs to reach the same proxy; nothing where it does anyway, in the same shell."""
+    without_option = os.environ.get(CONTROL_VARIABLE) or DEFAULT_CONTROL
+    return "" if control == without_option else f" --control {shlex.quote(control)}"
 
 
 def console() -> Console:

@@ -8,10 +8,11 @@ from typing import Annotated
 import typer
 from google.protobuf.duration_pb2 import Duration
 
-from greenroom.cli.client import ControlError
+from greenroom.addresses import DEFAULT_CONTROL
+from greenroom.cli.choose import listed, not_empty
+from greenroom.cli.client import ControlClient
 from greenroom.cli.layout import shortened, table
 from greenroom.cli.options import (
-    DEFAULT_CONTROL,
     Control,
     Output,
     OutputFormat,
@@ -21,12 +22,23 @@ from greenroom.cli.options import (
     myself,
     say,
 )
-from greenroom.cli.words import as_json, clock_time, hold_id, selector_words, since, until
-from greenroom.errors import SettingsError
-from greenroom.pb.control.v1.control_pb2 import RolloutHold, Selector
+from greenroom.cli.words import (
+    REJECTED,
+    RELEASED,
+    as_json,
+    clock_time,
+    hold_id,
+    selector_words,
+    since,
+    stopping_hold_ids,
+    until,
+)
+from greenroom.errors import ControlError, SettingsError
+from greenroom.pb.control.v1.control_pb2 import Instance, RolloutHold, Selector
 
 HEADINGS = ("ID", "ABOUT", "REASON", "WHO", "AGE", "ENDS")
 MAX_REASON_CHARACTERS = 80
+FIELDS = [field.name for field in Selector.DESCRIPTOR.fields]
 
 app = typer.Typer(no_args_is_help=True, help="Stops on releases. Gates go on running meanwhile.")
 
@@ -60,8 +72,10 @@ def create(
         hold.ttl.CopyFrom(ttl)
     with connect(control) as client:
         created = client.create_rollout_hold(hold, hold_id_)
+        about = _stopped_now(client, hold_id(created))
     ends = f"until {clock_time(created.expire_time)}" if created.HasField("expire_time") else "until it is lifted"
     say(f"rollout hold {hold_id(created)} stops releases of {selector_words(created.selector)} {ends}")
+    say(about)
     say(f"lift it: greenroom rollout-hold lift {hold_id(created)}{control_again(control)}")
 
 
@@ -79,9 +93,20 @@ def list_(output: Output = OutputFormat.TABLE, control: Control = DEFAULT_CONTRO
 @app.command()
 def lift(hold: HoldId, control: Control = DEFAULT_CONTROL) -> None:
     """Lets releases go on; what became ready meanwhile is released at once."""
+    not_empty("ID", hold, _bare(hold))
     with connect(control) as client:
         lifted = client.lift_rollout_hold(choose(client.rollout_holds(), hold).name)
     say(f"lifted rollout hold {hold_id(lifted)} ({lifted.reason}, by {lifted.actor})")
+
+
+def stops(instances: Sequence[Instance], hold: str, holds: Sequence[RolloutHold]) -> str:
+    """Which of the instances that there are wait because of the rollout hold of this id; `holds` are all in force."""
+    waiting = [one for one in instances if one.state not in (RELEASED, REJECTED)]
+    stopped = [one for one in waiting if hold in stopping_hold_ids(one, holds)]
+    if not stopped:
+        return "no instance that waits now matches it; later ones that match will wait"
+    count = "1 instance that is" if len(stopped) == 1 else f"{len(stopped)} instances that are"
+    return f"it stops {count} known now: {listed(stopped)}"
 
 
 def render(holds: Sequence[RolloutHold], now: datetime) -> list[str]:
@@ -90,9 +115,10 @@ def render(holds: Sequence[RolloutHold], now: datetime) -> list[str]:
 
 
 def choose(holds: Sequence[RolloutHold], text: str) -> RolloutHold:
-    """The one whose id is or contains `text`; ControlError where there is none, or several."""
-    exact = [hold for hold in holds if hold_id(hold) == text or hold.name == text]
-    found = exact or [hold for hold in holds if text in hold_id(hold)]
+    """The one whose id is or contains `text`; ControlError where there is none, or several, SettingsError for ""."""
+    part = _bare(text)
+    not_empty("ID", text, part)
+    found = [hold for hold in holds if hold_id(hold) == part] or [hold for hold in holds if part in hold_id(hold)]
     if len(found) == 1:
         return found[0]
     listed = ", ".join(f"{hold_id(hold)} ({hold.reason})" for hold in (found or holds)) or "none"
@@ -101,18 +127,34 @@ def choose(holds: Sequence[RolloutHold], text: str) -> RolloutHold:
     raise ControlError(f"no rollout hold {text!r}; there are: {listed}", "UNKNOWN_ROLLOUT_HOLD")
 
 
+def _bare(text: str) -> str:
+    return text.strip().removeprefix("rolloutHolds/")
+
+
 def parse_selector(text: str) -> Selector:
-    """`model=tiny*,component=backend`; SettingsError for an unknown field or a missing glob."""
+    """`model=tiny*,component=backend`; SettingsError for an unknown field, one given twice, or a missing glob.
+
+    Spaces are refused, since names have none: a glob with one would match nothing, and stop nothing.
+    """
     selector = Selector()
-    fields = [field.name for field in Selector.DESCRIPTOR.fields]
-    for part in filter(None, (part.strip() for part in text.split(","))):
+    for part in text.split(",") if text else ():
         name, _, glob = part.partition("=")
-        if name not in fields or not glob:
-            raise SettingsError(
-                f"--selector '{text}': {part!r} is no FIELD=GLOB, with FIELD one of {', '.join(fields)}"
-            )
+        if any(map(str.isspace, part)):
+            raise SettingsError(f"--selector '{text}': {part!r} has a space in it; write K=GLOB,K=GLOB without any")
+        if name not in FIELDS or not glob:
+            raise SettingsError(f"--selector '{text}': {part!r} is no K=GLOB, with K one of {', '.join(FIELDS)}")
+        if getattr(selector, name):
+            raise SettingsError(f"--selector '{text}': {name} is given twice")
         setattr(selector, name, glob)
     return selector
+
+
+def _stopped_now(client: ControlClient, hold: str) -> str:
+    """The rollout hold stands whatever becomes of this question."""
+    try:
+        return stops(client.instances(), hold, client.rollout_holds())
+    except ControlError as error:
+        return f"which instances it stops now is not known: {error}"
 
 
 def _row(hold: RolloutHold, now: datetime) -> tuple[str, ...]:

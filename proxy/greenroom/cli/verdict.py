@@ -1,14 +1,15 @@
 """`greenroom verdict`: what a check found out about an instance."""
 
+from collections.abc import Iterator
 from typing import Annotated
 
 import typer
 
-from greenroom.cli.choose import choose
-from greenroom.cli.client import ControlClient, ControlError
-from greenroom.cli.options import DEFAULT_CONTROL, ByAddress, ByModel, Control, connect, myself, say
-from greenroom.cli.words import THROUGH
-from greenroom.errors import SettingsError
+from greenroom.addresses import DEFAULT_CONTROL
+from greenroom.cli.choose import Wanted, choose
+from greenroom.cli.options import ByAddress, ByModel, Control, connect, myself, say
+from greenroom.cli.words import THROUGH, holds_to_lift
+from greenroom.errors import ControlError, SettingsError
 from greenroom.pb.control.v1 import control_pb2
 from greenroom.pb.control.v1.control_pb2 import (
     GateStatus,
@@ -46,33 +47,33 @@ def verdict(
     control: Control = DEFAULT_CONTROL,
 ) -> None:
     """Says how a gate's current attempt went. The last one that passes releases the instance."""
-    text, gate, outcome = _taken_apart(words, by_other_means=bool(address or model))
+    text, gate, outcome = _taken_apart(words, by_other_means=not (address is None and model is None))
+    wanted = Wanted(text, address, model)
     if not reason and outcome != control_pb2.OUTCOME_PASSED:
         raise SettingsError("--reason is not given: whoever asks why the instance is not released will read it")
     with connect(control) as client:
-        found = client.instance(choose(client.instances(), text, address, model).name)
-        answer = report(client, found, gate, outcome, reason, reporter or myself())
-    say(in_words(answer, gate))
+        found = client.instance(choose(client.instances(), wanted).name)
+        request = report_on(found, gate, outcome, reason, reporter or myself())
+        answer = client.report_verdict(request)
+    say(in_words(request, answer))
 
 
-def report(
-    client: ControlClient, instance: Instance, gate: str, outcome: "Outcome.ValueType", reason: str, reporter: str
-) -> ReportVerdictResponse:
-    """Reports on the attempt that the instance shows as current."""
+def report_on(
+    instance: Instance, gate: str, outcome: "Outcome.ValueType", reason: str, reporter: str
+) -> ReportVerdictRequest:
+    """The verdict on the attempt that the instance shows as current; ControlError where it has no such gate."""
     attempt = _status(instance, gate).attempt
-    request = ReportVerdictRequest(
+    return ReportVerdictRequest(
         name=instance.name, gate=gate, attempt=attempt, outcome=outcome, reason=reason, reporter=reporter
     )
-    return client.report_verdict(request)
 
 
-def in_words(answer: ReportVerdictResponse, gate: str) -> str:
-    """What was decided, on which attempt of whom, and what followed."""
-    instance = answer.instance
-    status = _status(instance, gate)
-    outcome = control_pb2.GateState.Name(status.state).removeprefix("GATE_STATE_").lower()
+def in_words(request: ReportVerdictRequest, answer: ReportVerdictResponse) -> str:
+    """What was said, on which attempt of whom, and what followed. The instance may be at a later attempt already."""
+    outcome = control_pb2.Outcome.Name(request.outcome).removeprefix("OUTCOME_").lower()
     again = ", as had been said before" if answer.repeated_verdict else ""
-    return f"{gate} {outcome} (attempt {status.attempt} of {instance.id}{again}): {_consequence(answer)}"
+    about = f"attempt {request.attempt} of {answer.instance.id}{again}"
+    return f"{request.gate} {outcome} ({about}): {_consequence(answer)}"
 
 
 def _consequence(answer: ReportVerdictResponse) -> str:
@@ -85,8 +86,14 @@ def _consequence(answer: ReportVerdictResponse) -> str:
             said = [one.message for one in answer.instance.conditions if not one.status]
             return f"every gate passed, and it waits: {'; '.join(said)}"
         case _:
-            open_gates = [gate.gate for gate in answer.instance.gates if gate.state not in THROUGH]
-            return f"stored; still to be decided: {', '.join(open_gates)}" if open_gates else "stored"
+            return "; ".join(("stored", *_still_missing(answer.instance)))
+
+
+def _still_missing(instance: Instance) -> Iterator[str]:
+    if open_gates := [gate.gate for gate in instance.gates if gate.state not in THROUGH]:
+        yield f"still to be decided: {', '.join(open_gates)}"
+    if holds := holds_to_lift(instance):
+        yield f"and to be lifted: {holds}"
 
 
 def _taken_apart(words: list[str], *, by_other_means: bool) -> tuple[str | None, str, "Outcome.ValueType"]:

@@ -1,5 +1,7 @@
 """The control API's enums and times as people read them, and its instances as stable JSON."""
 
+import re
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -13,7 +15,17 @@ HELD = control_pb2.INSTANCE_STATE_HELD
 RELEASED = control_pb2.INSTANCE_STATE_RELEASED
 REJECTED = control_pb2.INSTANCE_STATE_REJECTED
 WITHDRAWN = control_pb2.INSTANCE_STATE_WITHDRAWN
+PENDING = control_pb2.GATE_STATE_PENDING
 THROUGH = (control_pb2.GATE_STATE_PASSED, control_pb2.GATE_STATE_OVERRIDDEN)
+OPEN = (
+    PENDING,
+    control_pb2.GATE_STATE_INCONCLUSIVE,
+    control_pb2.GATE_STATE_ERROR,
+)
+OPENED = "opened"
+"""The trail's word for an instance's first registration; what follows it is the key."""
+_HOLD_SENTENCE = re.compile(r"rollout hold (\S+) by ")
+_NEXT = "; "
 _HOLDS = {
     control_pb2.HOLD_CARD: "its cards",
     control_pb2.HOLD_CARD_AND_INSTANCE: "its cards and instance records",
@@ -37,12 +49,56 @@ def state_named(word: str) -> "control_pb2.InstanceState.ValueType":
 def in_state(instance: control_pb2.Instance) -> str:
     """`HELD (why)`; the reason is left out where it says no more than the state does."""
     word = state_word(instance.state)
-    return word if instance.reason.upper() in ("", word) else f"{word} ({instance.reason})"
+    says_no_more = instance.reason.upper() in ("", word) or instance.reason.startswith(f"{OPENED}: ")
+    return word if says_no_more else f"{word} ({instance.reason})"
 
 
 def gate_word(state: int) -> str:
     """`passed` and the like."""
     return control_pb2.GateState.Name(state).removeprefix("GATE_STATE_").lower()  # type: ignore[arg-type]
+
+
+def is_undecided(instance: control_pb2.Instance, gate: control_pb2.GateStatus) -> bool:
+    """Whether another gate rejected the instance while this one was open: nobody waits for it any more."""
+    return instance.state == REJECTED and gate.state in OPEN
+
+
+def gate_words(instance: control_pb2.Instance, gate: control_pb2.GateStatus) -> str:
+    """The gate's state as the instance's state lets it be understood."""
+    return "not decided" if is_undecided(instance, gate) else gate_word(gate.state)
+
+
+def stopping_hold_ids(instance: control_pb2.Instance, holds: Sequence[control_pb2.RolloutHold] = ()) -> list[str]:
+    """The ids of the rollout holds that stop an instance, as its condition names them, one sentence each.
+
+    `holds` are those in force. A reason can hold any text, such as another hold's sentence, so only whoever knows the
+    reason knows where the next sentence begins: what follows the first hold that is not among `holds` is left out.
+    """
+    return _ids_and_rest(instance, holds)[0]
+
+
+def holds_to_lift(instance: control_pb2.Instance) -> str:
+    """`rollout hold night`, `… and others` where more may be named, empty where none stops it."""
+    ids, rest = _ids_and_rest(instance, ())
+    others = " and others" if f"{_NEXT}rollout hold " in rest else ""
+    return f"rollout hold {ids[0]}{others}" if ids else ""
+
+
+def _ids_and_rest(instance: control_pb2.Instance, holds: Sequence[control_pb2.RolloutHold]) -> tuple[list[str], str]:
+    """The ids, and the text from which on it is not known what is a reason and what is a sentence."""
+    sentences = {hold_id(hold): f"rollout hold {hold_id(hold)} by {hold.actor}: {hold.reason}" for hold in holds}
+    ids: list[str] = []
+    rest = next((one.message for one in instance.conditions if one.type == "NotOnHold" and not one.status), "")
+    while begun := _HOLD_SENTENCE.match(rest):
+        ids.append(begun[1])
+        sentence = sentences.get(begun[1])
+        if sentence is None or not rest.startswith(sentence):
+            return ids, rest
+        rest = rest[len(sentence) :]
+        if not rest.startswith(_NEXT):
+            break
+        rest = rest.removeprefix(_NEXT)
+    return ids, rest
 
 
 def hold_words(hold: int) -> str:

@@ -5,12 +5,14 @@ line never waits on a call's way: it is written when what it tells is known, or 
 """
 
 import asyncio
-from collections.abc import Callable
+from datetime import timedelta
+from itertools import takewhile
 from typing import Any
 
 from greenroom.control.metrics import Metrics
+from greenroom.control.requests import VerdictReport
 from greenroom.core.keyspace import InstanceId
-from greenroom.core.record import Record
+from greenroom.core.record import GatedEntry, Record, State
 from greenroom.core.rollout_holds import RolloutHold
 from greenroom.core.verdicts import Effect
 from greenroom.store.changes import Changes, Subscription
@@ -20,6 +22,10 @@ from greenroom.store.mirror import MirroredInstance
 
 ADDRESS_WAIT_SECONDS = 3.0
 """A worker writes its instance record within milliseconds of its card; some have none."""
+MAX_REMEMBERED_UNGATED = 10_000
+"""Instances that were warned of already. One that comes back after so many others is warned of again."""
+EXPIRY_SLACK = timedelta(seconds=2)
+"""How far replicas' clocks may be apart when they tell a rollout hold that expired from one that was lifted."""
 
 
 class Announcer:
@@ -31,15 +37,48 @@ class Announcer:
         self._follower, self._mirror = follower, follower.mirror
         self._clock, self._log, self._metrics = clock, log, metrics
         self._control = f" --control {control}" if control else ""
-        self._opened: asyncio.Queue[InstanceId] = asyncio.Queue()
+        self._opened: dict[InstanceId, float] = {}
+        """Opened and not told yet, with the loop's time at which they are told in any case; the earliest first."""
+        self._subscription: Subscription | None = None
+        self._warned_of: dict[InstanceId, None] = {}
 
     def opened(self, instance: InstanceId) -> None:
         """A Txn of this proxy opened the instance's record. Returns at once."""
-        self._opened.put_nowait(instance)
+        self._opened.setdefault(instance, asyncio.get_running_loop().time() + ADDRESS_WAIT_SECONDS)
+        if self._subscription is not None:
+            self._subscription.add(Changes(frozenset({instance})))
+
+    def ungated(self, instance: InstanceId, entry: GatedEntry) -> None:
+        """A card went through to its public place because no rule matches it: told once an instance, counted always."""
+        self._metrics.ungated_write()
+        if instance in self._warned_of:
+            return
+        if len(self._warned_of) >= MAX_REMEMBERED_UNGATED:
+            del self._warned_of[next(iter(self._warned_of))]
+        self._warned_of[instance] = None
+        names = {name: getattr(entry, name) for name in ("namespace", "component", "endpoint", "model")}
+        self._log.warning("instance.ungated", instance=instance, key=entry.key, **names, why="no rule matches")
+
+    def verdict_stored(self, said: VerdictReport, done: CarriedOut) -> None:
+        """A Txn of this proxy stored a reporter's verdict: that, and what followed in the same Txn."""
+        self._metrics.verdict_given(said.gate, said.outcome)
+        self._log.info(
+            "gate.decided",
+            instance=said.instance,
+            gate=said.gate,
+            attempt=said.attempt,
+            outcome=said.outcome.value,
+            reporter=said.reporter,
+            leaves=_left(done.record),
+        )
+        self.carried_out(done)
 
     def carried_out(self, done: CarriedOut) -> None:
         """A Txn of this proxy changed an instance: called by whoever sent it."""
         self._metrics.carried_out(done)
+        if done.record.state is not State.HELD:
+            # The mirror may still show what was before.
+            self._opened.pop(done.instance, None)
         match done.effect:
             case Effect.RELEASED:
                 self._log.info("instance.released", **_of(done.instance, done.record), revision=done.revision)
@@ -64,42 +103,60 @@ class Announcer:
 
     async def run(self) -> None:
         """Writes the lines that have to wait, until cancelled."""
-        async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(self._tell_of_expired())
+        with self._follower.subscribe() as self._subscription:
+            changes = Changes(everything=True)
             while True:
-                instance = await self._opened.get()
-                tasks.create_task(self._tell_of_opened(instance))
+                self._tell_of_ended(changes)
+                self._tell_of_opened(changes)
+                changes = await self._next_changes(self._subscription)
 
-    async def _tell_of_expired(self) -> None:
-        with self._follower.subscribe() as subscription:
-            while True:
-                changes: Changes = await subscription.next()
-                for expired in changes.expired:
-                    self._metrics.expired(expired)
-                    state = expired.record.state.lower()
-                    self._log.info("instance.expired", **_of(expired.instance, expired.record), state=state)
+    async def _next_changes(self, subscription: Subscription) -> Changes:
+        """What changed, or nothing when somebody's wait is over."""
+        try:
+            async with asyncio.timeout_at(next(iter(self._opened.values()), None)):
+                return await subscription.next()
+        except TimeoutError:
+            return Changes()
 
-    async def _tell_of_opened(self, instance: InstanceId) -> None:
-        mirrored = await self._wait_for_address(instance)
+    def _tell_of_ended(self, changes: Changes) -> None:
+        for expired in changes.expired:
+            self._opened.pop(expired.instance, None)
+            self._metrics.expired(expired)
+            state = expired.record.state.lower()
+            self._log.info("instance.expired", **_of(expired.instance, expired.record), state=state)
+        for hold in changes.ended_holds:
+            self._tell_if_expired(hold)
+
+    def _tell_if_expired(self, hold: RolloutHold) -> None:
+        """One that ended before its time was lifted, and told by the proxy that did it."""
+        if hold.expires is not None and self._clock() >= hold.expires - EXPIRY_SLACK:
+            self._log.info("rollout_hold.expired", **_of_hold(hold))
+
+    def _tell_of_opened(self, changes: Changes) -> None:
+        """Looks only at those that changed: while a fleet starts, hundreds wait and each of them changes."""
+        touched = tuple(self._opened) if changes.everything else changes.instances & self._opened.keys()
+        for instance in touched:
+            mirrored = self._mirror.instance(instance)
+            if mirrored is not None and (mirrored.address or not self._waits_for_address(mirrored)):
+                self._tell(instance, mirrored)
+        now = asyncio.get_running_loop().time()
+        for instance, _ in list(takewhile(lambda waiting: waiting[1] <= now, self._opened.items())):
+            self._tell(instance, self._mirror.instance(instance))
+
+    def _waits_for_address(self, mirrored: MirroredInstance) -> bool:
+        is_settled = mirrored.record.state is not State.HELD and mirrored.record.first_held is not None
+        return self._mirror.knows_addresses and not is_settled
+
+    def _tell(self, instance: InstanceId, mirrored: MirroredInstance | None) -> None:
+        """The line about one that was opened; of one that is no longer held other lines tell already."""
+        del self._opened[instance]
         if mirrored is None:
-            # The mirror is behind, or the instance is gone already; that it was opened is known all the same.
+            # The mirror is behind; that it was opened is known all the same.
             self._log.info("instance.held", instance=instance)
         elif mirrored.record.first_held is None:
             self._log.info("instance.adopted", **_of(instance, mirrored.record), address=mirrored.address)
-        else:
+        elif mirrored.record.state is State.HELD:
             self._log.info("instance.held", **self._held(mirrored))
-
-    async def _wait_for_address(self, instance: InstanceId) -> MirroredInstance | None:
-        with self._follower.subscribe() as subscription:
-            try:
-                async with asyncio.timeout(ADDRESS_WAIT_SECONDS):
-                    return await _until(subscription, lambda: self._with_address(instance))
-            except TimeoutError:
-                return self._mirror.instance(instance)
-
-    def _with_address(self, instance: InstanceId) -> MirroredInstance | None:
-        mirrored = self._mirror.instance(instance)
-        return mirrored if mirrored and mirrored.address else None
 
     def _held(self, mirrored: MirroredInstance) -> dict[str, Any]:
         gates = {name: gate for name, gate in mirrored.record.gates.items() if not gate.state.is_through}
@@ -114,10 +171,12 @@ class Announcer:
         }
 
 
-async def _until(subscription: Subscription, find: Callable[[], MirroredInstance | None]) -> MirroredInstance:
-    while (found := find()) is None:
-        await subscription.next()
-    return found
+def _left(record: Record) -> str:
+    """What a verdict left: the gates that are still open, else the state."""
+    waiting = [name for name, gate in record.gates.items() if not gate.state.is_through]
+    if record.state is not State.HELD:
+        return record.state.lower()
+    return f"held, waits for {', '.join(waiting)}" if waiting else "held, every gate passed"
 
 
 def _of(instance: InstanceId, record: Record) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from greenroom.core.rollout_holds import RolloutHold
 from greenroom.errors import FenceContended, RolloutHoldExists, UnknownRolloutHold
 from greenroom.pb.etcd import kv_pb2, rpc_pb2
 from greenroom.store.fenced import DEADLINE_SECONDS
-from greenroom.store.upstream import Upstream
+from greenroom.store.upstream import Upstream, why
 
 MAX_LIFT_ROUNDS = 5
 """Nobody edits a hold, so even a second round is rare."""
@@ -104,7 +104,7 @@ class HoldStore:
         try:
             left = await self._upstream.lease_time_to_live(request, timeout_seconds=DEADLINE_SECONDS)
         except grpc.aio.AioRpcError as error:
-            self._log.warning("rollout_hold.lease_left", lease=f"{lease:x}", reason=error.details())
+            self._log.warning("rollout_hold.lease_left", lease=f"{lease:x}", reason=why(error, DEADLINE_SECONDS))
             return
         if left.TTL > 0 and not left.keys:
             await self._revoke(lease)
@@ -114,7 +114,7 @@ class HoldStore:
         try:
             await self._upstream.lease_revoke(rpc_pb2.LeaseRevokeRequest(ID=lease), timeout_seconds=DEADLINE_SECONDS)
         except grpc.aio.AioRpcError as error:
-            self._log.warning("rollout_hold.lease_left", lease=f"{lease:x}", reason=error.details())
+            self._log.warning("rollout_hold.lease_left", lease=f"{lease:x}", reason=why(error, DEADLINE_SECONDS))
 
 
 def as_stored(hold: RolloutHold) -> RolloutHold:

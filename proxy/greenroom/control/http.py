@@ -1,8 +1,9 @@
 """The HTTP port: `/live`, `/ready` and `/metrics`, for kubelets, load balancers and Prometheus."""
 
 import socket
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from typing import Protocol
 
 import grpc
 import uvicorn
@@ -12,12 +13,12 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
+from greenroom.addresses import Address
 from greenroom.control.metrics import Metrics
 from greenroom.core.keyspace import ROOT
 from greenroom.errors import StartError
 from greenroom.pb.etcd import rpc_pb2
-from greenroom.store.follower import Follower
-from greenroom.store.upstream import Upstream
+from greenroom.store.upstream import Upstream, why
 
 ETCD_ANSWERS_SECONDS = 2.0
 """Probes give up after a second or a few; an etcd that is slower than this is not there."""
@@ -26,15 +27,23 @@ GRACE_SECONDS = 1
 """The pages answer at once; whoever takes longer to read them must not hold up the program's end."""
 
 
+class Part(Protocol):
+    """What can be in the way of a proxy's work."""
+
+    @property
+    def why_not_ready(self) -> str | None:
+        """The reason, for people; None while nothing is."""
+
+
 class Readiness:
     """Whether this proxy can do its work, and if not, why."""
 
-    def __init__(self, follower: Follower, upstream: Upstream) -> None:
-        self._follower, self._upstream = follower, upstream
+    def __init__(self, parts: Sequence[Part], upstream: Upstream) -> None:
+        self._parts, self._upstream = parts, upstream
 
     async def reasons(self) -> list[str]:
         """What is missing, in words; empty when ready."""
-        reasons = (self._follower.why_not_ready, await self._why_etcd_does_not_answer())
+        reasons = (*(part.why_not_ready for part in self._parts), await self._why_etcd_does_not_answer())
         return [reason for reason in reasons if reason is not None]
 
     async def _why_etcd_does_not_answer(self) -> str | None:
@@ -43,7 +52,7 @@ class Readiness:
         try:
             await self._upstream.range(request, timeout_seconds=ETCD_ANSWERS_SECONDS)
         except grpc.aio.AioRpcError as error:
-            return f"etcd does not answer: {error.code().name}: {error.details()}"
+            return f"etcd does not answer: {why(error, ETCD_ANSWERS_SECONDS)}"
         return None
 
 
@@ -89,7 +98,8 @@ class HttpServer:
             bound.listen(BACKLOG)
         except OSError as error:
             bound.close()
-            raise StartError(f"http_listen: cannot listen on {self._host}:{self._port}: {error.strerror}") from error
+            address = str(Address(self._host, self._port))
+            raise StartError(f"--http-listen '{address}': {error.strerror}") from error
         self._socket = bound
         port: int = bound.getsockname()[1]
         return port

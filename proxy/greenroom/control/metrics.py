@@ -7,12 +7,12 @@ did is counted by the proxy whose Txn it was, so that replicas add up. Gauges ar
 from collections.abc import Collection, Iterable
 from datetime import datetime
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, disable_created_metrics
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from greenroom.core.record import Gate, State
-from greenroom.core.transitions import ITSELF
+from greenroom.core.transitions import ITSELF, Outcome
 from greenroom.core.verdicts import Effect
 from greenroom.store.changes import Expired
 from greenroom.store.fenced import CarriedOut, Clock
@@ -24,6 +24,8 @@ BUCKETS_SECONDS = (0.1, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600, 1200, 1800, 3
 
 DEADLINE = "deadline"
 """The outcome label of a gate that ran out of time; else it is the reporter's word."""
+VERDICT = "verdict"
+"""The cause label of a rejection by a reporter; the clock's is DEADLINE."""
 
 
 class Metrics:
@@ -35,6 +37,8 @@ class Metrics:
     def __init__(
         self, mirror: Mirror, *, clock: Clock, gates: Collection[str], methods: Collection[str], version: str
     ) -> None:
+        # A second series for each one, of when it began, is of no use to anyone here. The library knows no other way.
+        disable_created_metrics()  # type: ignore[no-untyped-call]
         self.registry = CollectorRegistry(auto_describe=True)
         self._gates, self._methods = frozenset(gates), frozenset(methods)
         self.registry.register(_FromMirror(mirror, clock))
@@ -43,6 +47,7 @@ class Metrics:
         )
         self._of_instances()
         self._of_calls()
+        self._start_at_zero()
 
     def _of_instances(self) -> None:
         verdicts = "Verdicts that this proxy stored."
@@ -58,6 +63,9 @@ class Metrics:
         self._gate_seconds = self._histogram("gate_duration_seconds", gate_seconds, "gate", "outcome")
         hold_seconds = "From an instance's first hold to its release."
         self._hold_seconds = self._histogram("hold_duration_seconds", hold_seconds)
+        self._ungated_writes = self._counter(
+            "ungated_writes", "Cards that this proxy let through to everybody because no rule matches them."
+        )
         self._lost_fences = self._counter(
             "lost_fences", "Txns of this proxy that came too late, and were planned anew."
         )
@@ -75,6 +83,18 @@ class Metrics:
             "upstream_failures", "Connections to etcd that failed or were given up."
         )
         self._bugs = self._counter("call_bugs", "Clients' calls answered INTERNAL for a bug of Greenroom's.", "part")
+
+    def _start_at_zero(self) -> None:
+        """A rate over a counter that appears with its first event misses that event, which may be the only one."""
+        for outcome in Outcome:
+            for gate in self._gates:
+                self._verdicts.labels(gate, outcome)
+        for cause in (VERDICT, DEADLINE):
+            self._rejections.labels(cause)
+
+    def ungated_write(self) -> None:
+        """A card was written publicly, as it came, since no rule matches it."""
+        self._ungated_writes.inc()
 
     def fence_lost(self) -> None:
         """A Txn of ours compared something that had changed."""
@@ -134,6 +154,10 @@ class Metrics:
         """A bug met while answering a call."""
         self._bugs.labels("handler").inc()
 
+    def connection_failed(self, error: Exception) -> None:
+        """A bug met by the relay itself."""
+        self._bugs.labels("relay").inc()
+
     def _held_for(self, since: datetime | None, until: datetime | None) -> None:
         if since is not None and until is not None:
             self._hold_seconds.observe(max((until - since).total_seconds(), 0))
@@ -185,4 +209,4 @@ def _outcome(gate: Gate) -> str:
 def _cause(done: CarriedOut) -> str:
     """Whether a reporter or the clock rejected."""
     newly = (gate for name, gate in done.record.gates.items() if gate != done.before.gates.get(name))
-    return DEADLINE if any(_outcome(gate) == DEADLINE for gate in newly) else "verdict"
+    return DEADLINE if any(_outcome(gate) == DEADLINE for gate in newly) else VERDICT

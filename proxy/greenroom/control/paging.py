@@ -6,24 +6,49 @@ import json
 from collections.abc import Callable, Iterable
 from typing import TypeVar
 
+from google.protobuf.message import Message
+
 from greenroom.errors import InvalidRequest
 
+MAX_PAGE_BYTES = 3 * 1024 * 1024
+"""gRPC's clients refuse an answer of more than 4 MiB unless told otherwise, and one instance is far below the rest."""
+
 ItemT = TypeVar("ItemT")
+MessageT = TypeVar("MessageT", bound=Message)
 Place = tuple[str, ...]
 """Where an item stands in the list's order."""
 
 
 def page_of(
-    items: Iterable[ItemT], place: Callable[[ItemT], Place], *, size: int, token: str, filters: str = ""
-) -> tuple[list[ItemT], str]:
-    """The items after those that `token` names, at most `size`, and the token of the next page, empty on the last.
+    items: Iterable[ItemT],
+    place: Callable[[ItemT], Place],
+    message: Callable[[ItemT], MessageT],
+    *,
+    size: int,
+    token: str,
+    filters: str = "",
+) -> tuple[list[MessageT], str]:
+    """The items after those that `token` names, as messages, and the token of the next page, empty on the last.
 
+    At most `size` of them, and fewer where they are so long that the page would become too large to be received.
     `filters` is any text of what the list was narrowed to. InvalidRequest for a token of other filters, or of none.
     """
     after = _after(token, filters) if token else None
     following = sorted((item for item in items if after is None or place(item) > after), key=place)
-    page = following[:size]
-    return page, _token(place(page[-1]), filters) if len(following) > size else ""
+    page = _that_fit(map(message, following[:size]))
+    return page, _token(place(following[len(page) - 1]), filters) if len(following) > len(page) else ""
+
+
+def _that_fit(messages: Iterable[MessageT]) -> list[MessageT]:
+    """The first ones that are small enough together; always one, or the list would never come to its end."""
+    page: list[MessageT] = []
+    total_bytes = 0
+    for message in messages:
+        total_bytes += message.ByteSize()
+        if page and total_bytes > MAX_PAGE_BYTES:
+            break
+        page.append(message)
+    return page
 
 
 def _token(place: Place, filters: str) -> str:

@@ -14,9 +14,10 @@ from google.protobuf.message import DecodeError, Message
 
 from greenroom.control.views import INSTANCES, OUTCOMES, ROLLOUT_HOLDS, selector_of
 from greenroom.core.keyspace import InstanceId, lease_of
+from greenroom.core.policy import GATE_NAME
 from greenroom.core.record import bounded_reason
 from greenroom.core.selectors import Selector
-from greenroom.core.strict import Schema, Verdict, schema_of
+from greenroom.core.strict import Reading, Schema, schema_of
 from greenroom.core.transitions import Outcome
 from greenroom.errors import InvalidRequest
 from greenroom.pb.control.v1 import control_pb2
@@ -27,10 +28,14 @@ LONGEST_ROLLOUT_HOLD_SECONDS = 366 * 24 * 3600
 """A year: longer is a typing error, and one without expiry can be had."""
 DEFAULT_PAGE_SIZE = 100
 MAX_PAGE_SIZE = 1000
-"""An instance has some KiB, and a gRPC client takes 4 MiB unless told otherwise."""
+"""So many fit into an answer as long as they have some KiB each; see paging for those that have more."""
 UNNAMED_REPORTER = "unknown"
 
+MAX_SHOWN_CHARACTERS = 80
+"""Of a wrong value, in an error. The longest good one, a DNS label in a resource name, is shorter."""
+
 _HOLD_ID = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?")
+_HOLD_ID_WORDS = "is not a DNS label (lower-case letters, digits and '-', at most 63)"
 
 MessageT = TypeVar("MessageT", bound=Message)
 
@@ -45,13 +50,13 @@ class RequestParser:
     def __call__(self, data: bytes) -> Any:
         """The request; InvalidRequest for what is malformed, not UTF-8, or has fields that are not known here."""
         finding = self._schema.scan(data)
-        if finding.verdict is Verdict.UNKNOWN_FIELD:
+        if finding.reading is Reading.UNKNOWN_FIELD:
             raise InvalidRequest(
                 f"field {finding.number} of {finding.message} is not known to this version of Greenroom: "
                 "leave it out, or use a proxy that knows it"
             )
         try:
-            if finding.verdict is Verdict.MALFORMED:
+            if finding.reading is Reading.MALFORMED:
                 raise DecodeError
             return self._type.FromString(data)
         except DecodeError:
@@ -89,20 +94,22 @@ def instance_of(name: str) -> InstanceId:
         lease_of(instance)
     except ValueError:
         words = f"expected '{INSTANCES}' and a lease id in lower-case hexadecimal without leading zeros"
-        raise _wrong("name", f"{name!r} names no instance: {words}") from None
+        raise _wrong("name", f"{_shown(name)} names no instance: {words}") from None
     return instance
 
 
 def rollout_hold_of(name: str) -> str:
     """The id in a resource name `rolloutHolds/{id}`."""
-    return _id_of(name, ROLLOUT_HOLDS)
+    hold_id = _id_of(name, ROLLOUT_HOLDS)
+    if not _HOLD_ID.fullmatch(hold_id):
+        raise _wrong("name", f"{_shown(name)} names no rollout hold: what follows '{ROLLOUT_HOLDS}' {_HOLD_ID_WORDS}")
+    return hold_id
 
 
 def verdict_report(request: control_pb2.ReportVerdictRequest) -> VerdictReport:
     """The verdict; InvalidRequest names the field. Of a reason that is too long the end is kept."""
     instance = instance_of(request.name)
-    if not request.gate:
-        raise _wrong("gate", "is required")
+    gate = _gate(request.gate)
     if request.attempt < 1:
         raise _wrong("attempt", "is required, and counts from 1: the one that was checked, as GetInstance gives it")
     outcome = OUTCOMES.get(request.outcome)
@@ -110,7 +117,7 @@ def verdict_report(request: control_pb2.ReportVerdictRequest) -> VerdictReport:
         known = ", ".join(OUTCOMES.values())
         raise _wrong("outcome", f"is required, one of: {known}")
     reporter = _name("reporter", request.reporter) or UNNAMED_REPORTER
-    return VerdictReport(instance, request.gate, request.attempt, outcome, bounded_reason(request.reason), reporter)
+    return VerdictReport(instance, gate, request.attempt, outcome, bounded_reason(request.reason), reporter)
 
 
 def new_rollout_hold(request: control_pb2.CreateRolloutHoldRequest, now: datetime) -> NewRolloutHold:
@@ -142,8 +149,18 @@ def page_size(asked: int) -> int:
 def _id_of(name: str, collection: str) -> str:
     found = name.removeprefix(collection)
     if found == name or not found or "/" in found:
-        raise _wrong("name", f"{name!r} is not of the form '{collection}{{id}}'")
+        raise _wrong("name", f"{_shown(name)} is not of the form '{collection}{{id}}'")
     return found
+
+
+def _gate(name: str) -> str:
+    """What no policy can name is refused before anything is looked up; reserved names are just not there."""
+    if not name:
+        raise _wrong("gate", "is required")
+    if not GATE_NAME.fullmatch(name):
+        words = "is not a DNS label (lower-case letters, digits, '-' or '_', at most 63)"
+        raise _wrong("gate", f"{_shown(name)} {words}")
+    return name
 
 
 def _name(field: str, value: str) -> str:
@@ -157,8 +174,7 @@ def _new_hold_id(asked: str) -> str:
     if not asked:
         return f"hold-{secrets.token_hex(4)}"
     if not _HOLD_ID.fullmatch(asked):
-        words = f"{asked!r} is not a DNS label (lower-case letters, digits and '-', at most 63)"
-        raise _wrong("rollout_hold_id", words)
+        raise _wrong("rollout_hold_id", f"{_shown(asked)} {_HOLD_ID_WORDS}")
     return asked
 
 
@@ -176,6 +192,11 @@ def _ttl_seconds(hold: control_pb2.RolloutHold, now: datetime) -> int | None:
         words = f"must lie in the future, by at most {LONGEST_ROLLOUT_HOLD_SECONDS} s"
         raise _wrong(f"rollout_hold.{field}", words)
     return seconds
+
+
+def _shown(value: str) -> str:
+    """A wrong value, quoted, and short enough for an error that travels in headers."""
+    return repr(value if len(value) <= MAX_SHOWN_CHARACTERS else f"{value[: MAX_SHOWN_CHARACTERS - 1]}…")
 
 
 def _wrong(field: str, words: str) -> InvalidRequest:

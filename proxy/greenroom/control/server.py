@@ -6,6 +6,7 @@ import grpc
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 
+from greenroom.addresses import Address
 from greenroom.control.methods import SERVICE_NAME, generic_handler
 from greenroom.control.service import ControlService
 from greenroom.errors import StartError
@@ -27,7 +28,7 @@ class ControlServer:
 
     def __init__(self, service: ControlService, follower: Follower, *, host: str, port: int, log: Any) -> None:
         self._follower, self._log = follower, log
-        self._address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+        self._address = str(Address(host, port))
         self._server = grpc.aio.server(options=SERVER_OPTIONS)
         self._health = health.aio.HealthServicer()
         self._server.add_generic_rpc_handlers((generic_handler(service, log),))
@@ -40,9 +41,8 @@ class ControlServer:
         try:
             port = self._server.add_insecure_port(self._address)
         except RuntimeError as error:
-            raise StartError(
-                f"control_listen: cannot listen on {self._address}: the address is taken or not ours"
-            ) from error
+            words = "the port is taken, or the address is not this machine's"
+            raise StartError(f"--control-listen '{self._address}': {words}") from error
         await self._tell_health()
         await self._server.start()
         return port

@@ -4,7 +4,11 @@ The rule: lists come from the mirror; what somebody decides by is read from etcd
 the fence. Methods take the request message and return the answer; GreenroomError and etcd's own errors come out raised.
 """
 
+import asyncio
+import contextlib
 from typing import Any
+
+import grpc
 
 from greenroom.control import views
 from greenroom.control.announce import Announcer
@@ -23,12 +27,16 @@ from greenroom.core.keyspace import InstanceId
 from greenroom.core.record import Record
 from greenroom.core.rollout_holds import RolloutHold
 from greenroom.core.snapshot import Snapshot
-from greenroom.errors import InvalidRequest, NotReady, UnknownInstance
+from greenroom.core.verdicts import Unchanged
+from greenroom.errors import GreenroomError, InvalidRequest, NotReady, UnknownInstance
 from greenroom.pb.control.v1 import control_pb2
 from greenroom.store.fenced import DEADLINE_SECONDS, CarriedOut, Clock, carry_out, read_whole_snapshot
 from greenroom.store.follower import Follower
 from greenroom.store.mirror import MirroredInstance
-from greenroom.store.upstream import Upstream
+from greenroom.store.upstream import Upstream, why
+
+MIRRORED_SECONDS = 1.0
+"""The mirror is some milliseconds behind. Where it is more, the answer that is known already should not wait for it."""
 
 
 class ControlService:
@@ -57,13 +65,16 @@ class ControlService:
             raise InvalidRequest(f"state: {request.state} is not known to this version", field="state")
         matching = (mirrored for mirrored in self._mirror.instances() if _matches(mirrored, request))
         filters = repr((request.state, request.namespace, request.component, request.model))
-        page, token = page_of(
-            matching, _place, size=page_size(request.page_size), token=request.page_token, filters=filters
-        )
         holds = self._mirror.rollout_holds
-        return control_pb2.ListInstancesResponse(
-            instances=[views.mirrored_instance(mirrored, holds) for mirrored in page], next_page_token=token
+        page, token = page_of(
+            matching,
+            _place,
+            lambda mirrored: views.mirrored_instance(mirrored, holds),
+            size=page_size(request.page_size),
+            token=request.page_token,
+            filters=filters,
         )
+        return control_pb2.ListInstancesResponse(instances=page, next_page_token=token)
 
     async def get_instance(self, request: control_pb2.GetInstanceRequest) -> control_pb2.Instance:
         """One instance, as etcd has it now."""
@@ -73,7 +84,8 @@ class ControlService:
             raise UnknownInstance(
                 f"no instance {instance}: it never registered through a proxy, or its lease ended", instance=instance
             )
-        return views.read_instance(snapshot, snapshot.record, self._mirror.address(instance))
+        address = self._mirror.address(instance)
+        return views.read_instance(snapshot, snapshot.record, address, revision=snapshot.record_revision)
 
     async def report_verdict(self, request: control_pb2.ReportVerdictRequest) -> control_pb2.ReportVerdictResponse:
         """Stores a verdict and does in the same Txn what follows from it."""
@@ -86,19 +98,18 @@ class ControlService:
             on_lost_fence=self._metrics.fence_lost,
         )
         if isinstance(done, CarriedOut):
-            self._metrics.verdict_given(said.gate, said.outcome)
-            self._announcer.carried_out(done)
+            self._announcer.verdict_stored(said, done)
+        record, instance = await self._afterwards(said.instance, done)
         return control_pb2.ReportVerdictResponse(
-            instance=await self._afterwards(said.instance, done.record),
-            decision=views.decision_of(done.record),
-            repeated_verdict=not isinstance(done, CarriedOut),
+            instance=instance, decision=views.decision_of(record), repeated_verdict=not isinstance(done, CarriedOut)
         )
 
     async def create_rollout_hold(self, request: control_pb2.CreateRolloutHoldRequest) -> control_pb2.RolloutHold:
-        """Stops releases from its revision on."""
+        """Stops releases from its revision on. Lists that are asked for afterwards show what it stops."""
         now = self._clock()
         hold = await self._holds.create(new_rollout_hold(request, now), now)
         self._announcer.rollout_hold_created(hold)
+        await self._mirrored(hold)
         return views.rollout_hold_message(hold)
 
     async def list_rollout_holds(
@@ -106,10 +117,9 @@ class ControlService:
     ) -> control_pb2.ListRolloutHoldsResponse:
         """All in force, as etcd has them now."""
         holds = await self._holds.all()
-        page, token = page_of(holds, _hold_place, size=page_size(request.page_size), token=request.page_token)
-        return control_pb2.ListRolloutHoldsResponse(
-            rollout_holds=[views.rollout_hold_message(hold) for hold in page], next_page_token=token
-        )
+        size, message = page_size(request.page_size), views.rollout_hold_message
+        page, token = page_of(holds, _hold_place, message, size=size, token=request.page_token)
+        return control_pb2.ListRolloutHoldsResponse(rollout_holds=page, next_page_token=token)
 
     async def lift_rollout_hold(
         self, request: control_pb2.LiftRolloutHoldRequest
@@ -119,16 +129,48 @@ class ControlService:
         self._announcer.rollout_hold_lifted(hold)
         return control_pb2.LiftRolloutHoldResponse(rollout_hold=views.rollout_hold_message(hold))
 
+    async def _mirrored(self, hold: RolloutHold) -> None:
+        """Returns when the mirror shows the hold; or after a moment without it, since it stands all the same."""
+        with contextlib.suppress(TimeoutError), self._follower.subscribe() as changes:
+            async with asyncio.timeout(MIRRORED_SECONDS):
+                while all(known.hold_id != hold.hold_id for known in self._mirror.rollout_holds):
+                    await changes.next()
+
     async def _read(self, instance: InstanceId) -> Snapshot:
         """One read where the mirror knows the instance's cards, else two."""
         mirrored = self._mirror.instance(instance)
         keys = mirrored.record.keys if mirrored else ()
         return await read_whole_snapshot(self._upstream, instance, keys, timeout_seconds=DEADLINE_SECONDS)
 
-    async def _afterwards(self, instance: InstanceId, record: Record) -> control_pb2.Instance:
-        """The instance after a verdict; as the verdict left it where its lease has ended since."""
-        snapshot = await self._read(instance)
-        return views.read_instance(snapshot, snapshot.record or record, self._mirror.address(instance))
+    async def _afterwards(
+        self, instance: InstanceId, done: CarriedOut | Unchanged
+    ) -> tuple[Record, control_pb2.Instance]:
+        """The instance as the verdict left it; after a repeated one as it is now, or was if its lease has ended.
+
+        The verdict stands. Where etcd does not answer again, the rest is told as the mirror has it.
+        """
+        try:
+            snapshot = await self._read(instance)
+        except (GreenroomError, grpc.aio.AioRpcError) as error:
+            self._log.warning("control.not_read_again", instance=instance, reason=why(error, DEADLINE_SECONDS))
+            return done.record, self._as_mirrored(instance, done)
+        if isinstance(done, CarriedOut):
+            record, revision = done.record, done.revision
+        else:
+            record, revision = snapshot.record or done.record, snapshot.record_revision
+        address = self._mirror.address(instance)
+        return record, views.read_instance(snapshot, record, address, revision=revision)
+
+    def _as_mirrored(self, instance: InstanceId, done: CarriedOut | Unchanged) -> control_pb2.Instance:
+        mirrored = self._mirror.instance(instance)
+        return views.instance_message(
+            instance,
+            done.record,
+            revision=done.revision if isinstance(done, CarriedOut) else mirrored.revision if mirrored else 0,
+            live=mirrored.live_keys if mirrored else done.record.keys,
+            rollout_holds=self._mirror.rollout_holds,
+            address=self._mirror.address(instance),
+        )
 
 
 def _matches(mirrored: MirroredInstance, request: control_pb2.ListInstancesRequest) -> bool:

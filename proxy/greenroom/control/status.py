@@ -11,8 +11,11 @@ from google.rpc import error_details_pb2, status_pb2  # type: ignore[import-unty
 from greenroom.errors import GreenroomError, NotReady
 
 DOMAIN = "greenroom"
-MAX_MESSAGE_BYTES = 4096
-"""Status messages travel in HTTP/2 headers, which peers bound to about 8 KiB; the Status itself repeats it."""
+CUT = "…"
+MAX_MESSAGE_BYTES = 1024
+MAX_METADATA_BYTES = 256
+"""A Status travels in headers, which gRPC's clients bound to 8 KiB: its message percent-encoded, up to three times as
+long, and then all of it in base64."""
 
 ETCD_REFUSED = "ETCD_REFUSED"
 """ErrorInfo reason of what etcd itself said no to, such as a write under its NOSPACE alarm."""
@@ -45,8 +48,16 @@ def _etcd_status(error: grpc.aio.AioRpcError) -> status_pb2.Status:
 
 
 def _status(code: grpc.StatusCode, reason: str, message: str, metadata: dict[str, str]) -> status_pb2.Status:
-    bounded = message.encode("utf-8", "replace")[:MAX_MESSAGE_BYTES].decode("utf-8", "ignore")
-    info = error_details_pb2.ErrorInfo(reason=reason, domain=DOMAIN, metadata=metadata)
+    known = {name: _bounded(value, MAX_METADATA_BYTES) for name, value in metadata.items()}
+    info = error_details_pb2.ErrorInfo(reason=reason, domain=DOMAIN, metadata=known)
     packed = Any()
     packed.Pack(info)
-    return status_pb2.Status(code=code.value[0], message=bounded, details=[packed])
+    return status_pb2.Status(code=code.value[0], message=_bounded(message, MAX_MESSAGE_BYTES), details=[packed])
+
+
+def _bounded(text: str, limit_bytes: int) -> str:
+    """The start of a text, cut between characters, with a sign of it where something is missing."""
+    whole = text.encode("utf-8", "replace")
+    if len(whole) <= limit_bytes:
+        return whole.decode()
+    return whole[: limit_bytes - len(CUT.encode())].decode("utf-8", "ignore") + CUT

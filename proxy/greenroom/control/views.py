@@ -59,12 +59,12 @@ def mirrored_instance(mirrored: MirroredInstance, rollout_holds: Sequence[Rollou
     )
 
 
-def read_instance(snapshot: Snapshot, record: Record, address: str | None) -> control_pb2.Instance:
-    """An instance as etcd has it. The snapshot must cover the record's cards."""
+def read_instance(snapshot: Snapshot, record: Record, address: str | None, *, revision: int) -> control_pb2.Instance:
+    """An instance with a record that etcd had at `revision`. The snapshot must cover the record's cards."""
     return instance_message(
         snapshot.instance,
         record,
-        revision=snapshot.record_revision,
+        revision=revision,
         live=snapshot.shadows.keys() | snapshot.public.keys(),
         rollout_holds=snapshot.rollout_holds,
         address=address,

@@ -9,7 +9,7 @@ from greenroom.core.record import Gate, Record, State
 from greenroom.core.rollout_holds import RolloutHold, matching
 
 DEADLINE_GRACE_SECONDS = 60.0
-"""After a start, or when etcd was away, verdicts may be on their way: so long no deadline is held against anyone."""
+"""Reporters may have been waiting for this proxy, or for etcd, to come back: their verdicts get so long to arrive."""
 
 
 class ConditionType(StrEnum):
@@ -80,7 +80,8 @@ def is_ready(record: Record, *, live_cards: int) -> bool:
     """Whether nothing of the instance's own keeps it from being released."""
     if record.state not in (State.HELD, State.WITHDRAWN) or (record.state is State.WITHDRAWN and record.withdrawn_by):
         return False
-    return live_cards > 0 and all(gate.state.is_through for gate in record.gates.values())
+    # Some rule asked for gates, or there would be no record: one without any has lost them, and proves nothing.
+    return live_cards > 0 and bool(record.gates) and all(gate.state.is_through for gate in record.gates.values())
 
 
 def _by_deadline(record: Record, now: datetime, no_rejection_before: datetime | None) -> Decision:
@@ -113,6 +114,8 @@ def _gates_passed(record: Record, live_cards: int) -> Condition:
     if missing:
         reason = "GateFailed" if any(_failed(gate) for gate in missing.values()) else "GatesOpen"
         return Condition(kind, False, reason, "; ".join(_waits_for(name, gate) for name, gate in missing.items()))
+    if not record.gates and record.state is not State.RELEASED:
+        return Condition(kind, False, "NoGates", "the record names no gate, so nothing says that it was checked")
     if record.state is State.WITHDRAWN and record.withdrawn_by:
         return Condition(
             kind, False, "WithdrawnByPerson", f"{record.withdrawn_by} withdrew it; a retry or override ends that"

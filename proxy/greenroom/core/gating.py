@@ -4,21 +4,25 @@ The client's compares and operations stay flat and in place; gated keys among th
 moment. The *fence* joins the compares, and one small read for each of its compares joins the Else: by these reads,
 which are of the same revision as the decision, a lost fence is told from a compare of the client's that failed.
 A client's own operations are never wrapped in a nested Txn: older etcd check no permissions inside.
+
+So what is ours takes room in etcd's 128: among the compares, and again in the Else, one for the record, up to two for
+each gated key, one more where the record is opened; in the Then one for a record that is written, and one for each
+range delete within one instance. A call that leaves less room is refused by etcd, in its own words, without effect.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import reduce
 
 from greenroom.core import record as records
 from greenroom.core import txns
-from greenroom.core.cards import Attributes, attributes, differ_only_in_taints
+from greenroom.core.cards import attributes, differ_only_in_taints
 from greenroom.core.keyspace import Key, record_key, shadow_key
 from greenroom.core.place import Place, effective_hold, keeps_back, place_compares, place_of, where
 from greenroom.core.policy import Hold, Policy, Requirements
 from greenroom.core.ranges import TOO_MANY_OPERATIONS
-from greenroom.core.record import GatedEntry, Record
+from greenroom.core.record import MAX_REASON_BYTES, MAX_TRAIL_REASON_BYTES, MAX_TRANSITIONS, GatedEntry, Record
 from greenroom.core.snapshot import Snapshot
 from greenroom.core.templates import GatedKey, GatedKeys, KeyKind
 from greenroom.core.transitions import card_added, card_changed, card_published, opened
@@ -30,11 +34,16 @@ MAX_CARDS = 120
 """Cards of one instance: a release needs a compare for each and four more, of etcd's 128."""
 MANY_CARDS = 100
 """From so many listed on, those that are gone make room: a worker may load and unload adapters for ever."""
-MAX_RELEASE_BYTES = 1_450_000
-"""Values of one release together: etcd takes requests of 1.5 MiB, and keys, compares and the record need room too.
-
-With 120 cards these are 40 kB, a full audit trail is 30 kB, and each gate with a long reason 2 kB.
+MAX_RELEASE_BYTES = 3 << 19
+"""A release is one request, and etcd takes 1.5 MiB."""
+CARD_BYTES = 100
+"""What a card takes in a release beside its value and its key, which is compared and written: a shadow's prefix, a
+lease, revisions.
 """
+GATE_GROWTH_BYTES = 2 * MAX_REASON_BYTES + 512
+"""What a gate in the record can still grow by: a reason, of which JSON spells line breaks in two bytes, a reporter."""
+TRAIL_BYTES = MAX_TRANSITIONS * (2 * MAX_TRAIL_REASON_BYTES + 512)
+"""The whole audit trail at its longest: what it has now makes room for longer lines."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,21 +59,13 @@ class Gated:
     fence: tuple[txns.Compare, ...]
     widths: tuple[int, ...]
     """For each operation of the client's Then, how many operations stand for it."""
-    record: Record | None
-    """The record as this Txn leaves it; None where it does not write the record."""
     opens: bool
     """Whether the record is new with this Txn."""
 
 
 def needs_of(policy: Policy, gated: GatedKey, value: bytes | None) -> Requirements | None:
     """What the rules ask of a key. Without a value its model is unknown, and counts as a match."""
-    if value is not None:
-        return policy.requirements(gated, attributes(gated, value))
-    names = gated.names
-    unknown_model = Attributes(
-        names.get("namespace"), names.get("component"), names.get("endpoint"), None, gated.suffix
-    )
-    return policy.requirements(gated, unknown_model)
+    return policy.requirements(gated, attributes(gated, value or b""))
 
 
 def entry_of(gated: GatedKey, value: bytes) -> GatedEntry:
@@ -170,7 +171,7 @@ class _Call:
         if record is not None:
             sent.success.append(self._record_write(record, opens=opens))
         sent.failure.extend(_probe(compare) for compare in fence)
-        return Gated(sent, fence, tuple(widths), record, opens)
+        return Gated(sent, fence, tuple(widths), opens)
 
     def _record_write(self, record: Record, *, opens: bool) -> txns.Operation:
         if opens:
@@ -233,10 +234,12 @@ class _Call:
         before = record = self.snapshot.record
         for key, request in self.uses.puts.items():
             record = self._after_put(record, key, request)
-        self._check_release_fits(record)
         if record is None or record is before:
+            self._check_release_fits(before)
             return None, False
-        return self._without_gone(record), before is None
+        record = self._without_gone(record)
+        self._check_release_fits(record)
+        return record, before is None
 
     def _without_gone(self, record: Record) -> Record:
         """A long record without the cards that are known to be gone. To come back, a card must rewrite the record."""
@@ -300,31 +303,53 @@ class _Call:
         assert record is not None
         if gated.key in self.snapshot.public:
             return record
-        if gated.kind is KeyKind.INSTANCE:
-            held = record.hold is Hold.CARD_AND_INSTANCE
-            return card_published(record, entry_of(gated, request.value)) if held else record
         needs = self.needs[gated.key]
         missing = [name for name in (needs.timeouts_seconds if needs else ()) if not _is_through(record, name)]
-        if needs and (missing or not gated.suffix):
-            waits_for = f"its gates {', '.join(missing)} have not passed here" if missing else "it is not a LoRA card"
-            raise NewCardNeedsGates(
-                f"instance {gated.instance} is released, and {gated.key!r} is a new card of it: {waits_for}. "
-                "Holding one card of a released instance is not supported yet: restart the worker to have it checked",
-                instance=gated.instance,
-            )
-        return card_published(record, entry_of(gated, request.value))
+        if needs and keeps_back(effective_hold(self.snapshot, needs), gated.kind):
+            self._check_may_be_added(gated, missing)
+        if gated.kind is KeyKind.INSTANCE and effective_hold(self.snapshot, needs) is not Hold.CARD_AND_INSTANCE:
+            return record
+        return card_published(record, entry_of(gated, request.value), needs)
+
+    def _check_may_be_added(self, gated: GatedKey, missing: Sequence[str]) -> None:
+        """NewCardNeedsGates for a new key of a released instance that was not checked with the others."""
+        is_card = gated.kind is KeyKind.CARD
+        if not missing and (gated.suffix or not is_card):
+            return
+        waits_for = f"its gates {', '.join(missing)} have not passed here" if missing else "it is not a LoRA card"
+        raise NewCardNeedsGates(
+            f"instance {gated.instance} is released, and {gated.key!r} is a new {'card' if is_card else 'record'} of "
+            f"it: {waits_for}. Holding one key of a released instance is not supported yet: restart the worker to have "
+            "it checked",
+            instance=gated.instance,
+        )
 
     def _check_release_fits(self, record: Record | None) -> None:
-        """EtcdRefusal for a write after which the cards could never be published in one Txn."""
+        """EtcdRefusal for a write after which the cards could never be published in one Txn.
+
+        What brings an instance nearer to a release passes, though it may be too large still.
+        """
         held = {key for key in self.uses.puts if self.places[key] is Place.SHADOW}
         if not held or record is None:
             return
-        sizes = {key: len(kv.value) for key, kv in self.snapshot.shadows.items()}
-        sizes |= {key: len(self._value_after(key) or b"") for key in held}
-        if len(sizes) > MAX_CARDS:
+        before = {key: len(kv.value) for key, kv in self.snapshot.shadows.items()}
+        after = {key: size for key, size in before.items() if key not in self.uses.deletes}
+        after |= {key: len(self._value_after(key) or b"") for key in held}
+        if len(after) > max(MAX_CARDS, len(before)):
             raise EtcdRefusal(TOO_MANY_OPERATIONS)
-        if sum(sizes.values()) > MAX_RELEASE_BYTES:
+        size = _cards_bytes(after)
+        if size + record_bytes(record) > MAX_RELEASE_BYTES and size > _cards_bytes(before):
             raise EtcdRefusal(REQUEST_TOO_LARGE)
+
+
+def _cards_bytes(values: Mapping[Key, int]) -> int:
+    """What cards with values of so many bytes take in a release."""
+    return sum(size + 2 * len(key) + CARD_BYTES for key, size in values.items())
+
+
+def record_bytes(record: Record) -> int:
+    """How large a record may become until its gates have passed."""
+    return len(records.encode(record)) + GATE_GROWTH_BYTES * len(record.gates) + TRAIL_BYTES
 
 
 def _is_through(record: Record | None, gate: str) -> bool:

@@ -1,7 +1,8 @@
 """The reserved bottom of the keyspace: what Greenroom stores, where, and how it stays out of everybody's sight.
 
-Every key whose first byte is below 0x02 is reserved. It is the very bottom of etcd's order, so hiding it is a matter
-of lifting the start of a range (*clipping*): its end, its limit, its count and its order stay etcd's own.
+A key is reserved by its first byte, 0x00 or 0x01. etcd sorts by bytes, so nothing comes before such a key but others
+of its kind, and a range that must not show them simply starts later: it is *clipped*. Where it ends, how many it counts
+and in which order are never touched.
 """
 
 from typing import NewType

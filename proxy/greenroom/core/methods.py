@@ -31,8 +31,7 @@ _HANDLING: Final[Mapping[str, Mapping[Handling, str]]] = {
         Handling.FORWARD: "LeaseGrant LeaseRevoke LeaseKeepAlive LeaseLeases",
     },
     "etcdserverpb.Cluster": {
-        Handling.HAND_OVER: "MemberList",
-        Handling.FORWARD: "MemberAdd MemberRemove MemberUpdate MemberPromote",
+        Handling.HAND_OVER: "MemberList MemberAdd MemberRemove MemberUpdate MemberPromote",
     },
     "etcdserverpb.Maintenance": {
         Handling.FORWARD: "Alarm Status Defragment Hash HashKV Snapshot MoveLeader Downgrade",

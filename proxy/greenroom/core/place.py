@@ -1,7 +1,8 @@
 """Where a gated key is to be written and read at the moment: in its shadow, or at its public place.
 
-A released instance's keys are public. A key that is somewhere stays there: a card that was public when a rule appeared
-can still be edited and deleted. Only a key that is nowhere yet goes by what is to be kept back.
+Once an instance is released there is one place, the public one. Before that a key is looked for, and stays where it is
+found: a new rule takes no card away from a worker that serves already. Only for a key that is in neither place it is
+asked what to keep back; of a withdrawn instance that is every card, whatever its rules say.
 """
 
 from collections.abc import Iterator
@@ -29,7 +30,8 @@ def place_of(gated: GatedKey, snapshot: Snapshot, needs: Requirements | None) ->
         return Place.SHADOW
     if gated.key in snapshot.public:
         return Place.PUBLIC
-    return Place.SHADOW if keeps_back(effective_hold(snapshot, needs), gated.kind) else Place.PUBLIC
+    taken_back = gated.kind is KeyKind.CARD and snapshot.record is not None and snapshot.record.is_taken_back
+    return Place.SHADOW if taken_back or keeps_back(effective_hold(snapshot, needs), gated.kind) else Place.PUBLIC
 
 
 def effective_hold(snapshot: Snapshot, needs: Requirements | None) -> Hold | None:

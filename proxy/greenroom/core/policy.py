@@ -25,7 +25,7 @@ RESERVED_GATE_NAMES = frozenset({"publish"})
 LARGEST_TIMEOUT_SECONDS = 30 * 24 * 3600
 """A month: longer is a typing error, and a deadline that far off is no deadline."""
 
-_GATE_NAME = re.compile(r"[a-z0-9](?:[a-z0-9_-]{0,61}[a-z0-9])?")
+GATE_NAME = re.compile(r"[a-z0-9](?:[a-z0-9_-]{0,61}[a-z0-9])?")
 
 
 class Hold(StrEnum):
@@ -46,7 +46,7 @@ class Hold(StrEnum):
 
 def check_gate_name(name: str) -> str:
     """The name itself; ValueError for one that is no DNS label (`_` may stand for `-`) or is reserved."""
-    if not _GATE_NAME.fullmatch(name):
+    if not GATE_NAME.fullmatch(name):
         raise ValueError(f"gate name {name!r} is not a DNS label (lower-case letters, digits, '-' or '_', at most 63)")
     if name in RESERVED_GATE_NAMES:
         raise ValueError(f"gate name {name!r} is reserved")
@@ -78,8 +78,8 @@ class Rule(_Strict):
     def _instances_need_a_component(self) -> Self:
         if self.hold is Hold.CARD_AND_INSTANCE and not (self.selector.component or "").strip("*"):
             raise ValueError(
-                "hold 'card+instance' needs a selector that names the component: "
-                "routers and planners register instance records too"
+                "hold 'card+instance' needs a component in its selector: whatever has an endpoint writes an instance "
+                "record, a router for one, and without it all of them would be kept back"
             )
         return self
 

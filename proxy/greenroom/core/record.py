@@ -152,6 +152,11 @@ class Record(Stored):
         """Whether new values go straight to their public place."""
         return self.state is State.RELEASED or self.hold is Hold.HEALTH
 
+    @property
+    def is_taken_back(self) -> bool:
+        """Whether it was withdrawn, and neither released since nor, where a person did it, given another chance."""
+        return self.state is State.WITHDRAWN or bool(self.withdrawn_by)
+
     def with_transition(self, time: datetime, actor: str, event: str, to_state: State, reason: str = "") -> "Record":
         """The record in another state, with the line that says why."""
         why = bounded_reason(reason, MAX_TRAIL_REASON_BYTES)

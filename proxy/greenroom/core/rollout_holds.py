@@ -1,4 +1,7 @@
-"""Rollout holds: a stop on releases, cluster-wide or for a selector. One more gate that has not passed."""
+"""Rollout holds: somebody says that nothing, or nothing that a selector matches, is to be released for now.
+
+Gates go on meanwhile; an instance that is through with them waits for the hold to be lifted or to expire.
+"""
 
 from collections.abc import Iterable
 from typing import Literal

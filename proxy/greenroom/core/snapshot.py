@@ -19,9 +19,11 @@ from greenroom.core.keyspace import (
     record_key,
     shadow_prefix,
 )
+from greenroom.core.ranges import TOO_MANY_OPERATIONS
 from greenroom.core.record import Record, State
 from greenroom.core.rollout_holds import RolloutHold
 from greenroom.core.templates import KeyKind
+from greenroom.errors import EtcdRefusal
 from greenroom.pb.etcd import kv_pb2, rpc_pb2
 
 MAX_READ_KEYS = 124
@@ -72,7 +74,12 @@ class Snapshot:
 
 
 def read_request(instance: InstanceId, keys: Sequence[Key] = ()) -> rpc_pb2.TxnRequest:
-    """The one read Txn: record, shadows, rollout holds, budget, and these public keys."""
+    """The one read Txn: record, shadows, rollout holds, budget, and these public keys.
+
+    EtcdRefusal for more than MAX_READ_KEYS: what was left out would look absent.
+    """
+    if len(keys) > MAX_READ_KEYS:
+        raise EtcdRefusal(TOO_MANY_OPERATIONS)
     shadows, holds = shadow_prefix(instance), ROLLOUT_HOLDS
     txn = rpc_pb2.TxnRequest()
     for key, range_end in (

@@ -45,7 +45,7 @@ _RANGES = {
 }
 
 
-class Verdict(StrEnum):
+class Reading(StrEnum):
     """What a scan found. Ambiguous bytes can be read, but not by everybody alike."""
 
     OK = "ok"
@@ -58,14 +58,14 @@ class Verdict(StrEnum):
 class Finding:
     """The outcome of a scan. `number` and `message` name the field and its message where it is unknown."""
 
-    verdict: Verdict
+    reading: Reading
     number: int = 0
     message: str = ""
 
 
-OK = Finding(Verdict.OK)
-AMBIGUOUS = Finding(Verdict.AMBIGUOUS)
-MALFORMED = Finding(Verdict.MALFORMED)
+OK = Finding(Reading.OK)
+AMBIGUOUS = Finding(Reading.AMBIGUOUS)
+MALFORMED = Finding(Reading.MALFORMED)
 
 _Check = Callable[[int], bool]
 
@@ -105,12 +105,12 @@ class Schema:
         try:
             return OK if self._scan(data, 0, len(data), 0) else AMBIGUOUS
         except _UnknownFieldError as unknown:
-            return Finding(Verdict.UNKNOWN_FIELD, unknown.number, unknown.message)
+            return Finding(Reading.UNKNOWN_FIELD, unknown.number, unknown.message)
         except (_MalformedError, IndexError):
             return MALFORMED
 
     def _scan(self, data: bytes, at: int, end: int, depth: int) -> bool:
-        """Whether data[at:end] is unambiguous. One loop without helpers on the way: it runs for every byte."""
+        """Whether data[at:end] is unambiguous."""
         fields, seen, clear = self._fields, 0, True
         while at < end:
             tag = data[at]
@@ -125,27 +125,19 @@ class Schema:
             if seen & bit:
                 clear = False
             seen |= bit
-            if (width := field.width) > 0:
-                at += width
+            if field.width > 0:
+                at += field.width
                 continue
             value = data[at]
             at += 1
             if value >= 0x80:
                 value, at, minimal = _varint(data, at - 1)
                 clear = clear and minimal
-            if width == 0:
+            if field.width == 0:
                 clear = clear and (field.check is None or field.check(value))
                 continue
-            stop = at + value
-            if stop > end:
-                raise _MalformedError
-            if field.message is not None:
-                if depth == MAX_DEPTH:
-                    raise _MalformedError
-                clear = field.message._scan(data, at, stop, depth + 1) and clear
-            elif field.check is not None or field.text:
-                clear = _scan_inside(field, data[at:stop]) and clear
-            at = stop
+            clear = _is_clear_inside(field, data, at, at + value, end, depth) and clear
+            at += value
         if at > end:
             raise _MalformedError
         return clear
@@ -211,6 +203,17 @@ def _in_ranges(ranges: tuple[tuple[int, int], ...]) -> _Check:
 
 def _anything(_: int) -> bool:
     return True
+
+
+def _is_clear_inside(field: _Field, data: bytes, at: int, stop: int, end: int, depth: int) -> bool:
+    """Whether data[at:stop], the content of a field in a message that reaches to `end`, is unambiguous."""
+    if stop > end:
+        raise _MalformedError
+    if field.message is not None:
+        if depth == MAX_DEPTH:
+            raise _MalformedError
+        return field.message._scan(data, at, stop, depth + 1)
+    return _scan_inside(field, data[at:stop]) if field.check is not None or field.text else True
 
 
 def _scan_inside(field: _Field, content: bytes) -> bool:

@@ -1,8 +1,8 @@
 """Which keys are gated: templates such as `v1/mdc/{namespace}/{component}/{endpoint}/{instance}`.
 
-A template's literal beginning (`v1/mdc/`) is gated as a whole. Whoever reads the registry goes by prefix and by value,
-so a key that merely looks odd (another case, one segment more) would make its worker as routable as the proper one:
-what fits no template under a gated prefix is refused, never passed on.
+All that lies under the part before the first placeholder (`v1/mdc/`) is taken for gated. Readers of the registry ask
+for a prefix and look into values; they do not mind an id in upper case, or one segment too many. So a write that fits
+no template there has no meaning that could be held, and is refused.
 """
 
 import hashlib
@@ -127,7 +127,7 @@ class GatedKeys:
         object.__setattr__(self, "prefixes", tuple(sorted({template.prefix for template in self.templates})))
 
     def classify(self, key: bytes) -> GatedKey | UnfitKey | None:
-        """A gated key taken apart, a key that a gated prefix does not admit, or None: nobody's concern."""
+        """A gated key taken apart, one under a gated prefix that has another shape, or None: nobody's concern."""
         if not key.startswith(self.prefixes):
             return None
         own = [template for template in self.templates if key.startswith(template.prefix)]

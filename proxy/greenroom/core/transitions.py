@@ -2,12 +2,13 @@
 
 The rules:
 
-* The state is a function of the gates. Any failed gate makes a waiting instance REJECTED; only a retry of every
-  failed gate makes it HELD again. SETTLE in the table means: as the gates say.
-* A verdict counts for what was checked. A new or changed card opens a new attempt of every gate that has not failed,
-  and attempts never go down while the lease lives.
-* An attempt has one outcome. `inconclusive` and `error` leave it open until its deadline.
-* A refused event raises and changes nothing.
+* Nobody sets an instance's state: it follows from its gates. One failed gate is enough for REJECTED, and it takes a
+  retry of each failed one to come back to HELD. Where the table says SETTLE, the gates are asked.
+* A reporter looked at the cards of one moment. When a card comes or changes, whatever passed must be checked again, so
+  each gate that has not failed gets another attempt. Their numbers only rise, until the lease ends with the record.
+* The first `passed` or `failed` decides an attempt. `inconclusive` and `error` are noted, and decide nothing.
+* An instance record is not checked by itself: it brings the gates that only its own rules ask for, no new attempts.
+* An event that the table refuses raises, and the record is as it was.
 
 The lease's end is not in the table: etcd removes the record itself.
 """
@@ -167,16 +168,16 @@ def card_changed(record: Record, entry: GatedEntry, needs: Requirements | None, 
     return _checked_anew(record.model_copy(update={"cards": cards}), entry, needs, Event.CARD_CHANGED, now)
 
 
-def card_published(record: Record, entry: GatedEntry) -> Record:
-    """A released instance registered one more card, straight to its public place."""
+def card_published(record: Record, entry: GatedEntry, needs: Requirements | None = None) -> Record:
+    """A released instance registered one more key, straight to its public place."""
     others = tuple(other for other in record.cards if other.key != entry.key)
-    return record.model_copy(update={"cards": (*others, entry)})
+    return record.model_copy(update={"cards": (*others, entry), "hold": _hold_with(record, needs)})
 
 
 def with_verdict(
     record: Record, gate_name: str, attempt: int, outcome: Outcome, *, reason: str, reporter: str, now: datetime
 ) -> Record:
-    """The record after a verdict; the record itself for an equal repeat of one that decided the attempt."""
+    """The record after a verdict; the record itself for one that says what the last one said."""
     gate = gate_of(record, gate_name)
     if attempt != gate.attempt:
         raise StaleAttempt(
@@ -196,7 +197,13 @@ def with_verdict(
             "decided": None if outcome.gate_state.is_open else now,
         }
     )
-    return _moved(_with_gate(record, gate_name, decided), goal, now, reporter, f"{gate_name} {outcome}", reason)
+    if decided == gate:
+        return record
+    after = _with_gate(record, gate_name, decided)
+    if decided.state is gate.state:
+        # Undecided as before: reporters try again for as long as they may, and would fill the whole trail.
+        return after
+    return _moved(after, goal, now, reporter, f"{gate_name} {outcome}", reason)
 
 
 def deadline_passed(record: Record, gate_name: str, now: datetime) -> Record:
@@ -299,22 +306,24 @@ def _with_gate(record: Record, name: str, gate: Gate) -> Record:
 
 
 def _checked_anew(record: Record, entry: GatedEntry, needs: Requirements | None, event: Event, now: datetime) -> Record:
-    """What a new or changed key does to hold and gates.
-
-    An instance record is not what gates check, and a released instance's gates are done with: no attempt is opened.
-    """
+    """What a new or changed key does to hold, gates and generation. A released instance's gates are done with."""
     goal = _goal(record, event)
     kept = record.model_copy(update={"hold": _hold_with(record, needs)})
-    if entry.kind is KeyKind.INSTANCE or record.state is State.RELEASED:
+    if record.state is State.RELEASED:
         return kept
-    gates = {
-        name: gate if gate.state is GateState.FAILED else _next_attempt(gate, now)
-        for name, gate in record.gates.items()
-    }
+    checked = entry.kind is KeyKind.CARD
+    gates = {name: _again(gate, now) if checked else gate for name, gate in record.gates.items()}
     for name, seconds in (needs.timeouts_seconds if needs else {}).items():
         gates.setdefault(name, _first_attempt(seconds, now))
-    anew = kept.model_copy(update={"gates": gates, "generation": record.generation + 1})
+    if gates == record.gates and not checked:
+        return kept
+    anew = kept.model_copy(update={"gates": gates, "generation": record.generation + checked})
     return _moved(anew, goal, now, ITSELF, event, entry.key)
+
+
+def _again(gate: Gate, now: datetime) -> Gate:
+    """Another attempt, unless it has failed: that is for a person to retry."""
+    return gate if gate.state is GateState.FAILED else _next_attempt(gate, now)
 
 
 def _hold_with(record: Record, needs: Requirements | None) -> Hold:

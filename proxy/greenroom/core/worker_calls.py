@@ -3,8 +3,10 @@
 A Put and a delete are looked at as a Txn of one operation, so there is one way through for all three.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import assert_never
 
 from greenroom.core import txns
 from greenroom.core.cards import disagreement
@@ -39,6 +41,8 @@ def as_txn(request: WorkerRequest) -> rpc_pb2.TxnRequest:
             return rpc_pb2.TxnRequest(success=[txns.Operation(request_put=request)])
         case rpc_pb2.DeleteRangeRequest():
             return rpc_pb2.TxnRequest(success=[txns.Operation(request_delete_range=request)])
+        case other:
+            assert_never(other)
 
 
 def examine(txn: rpc_pb2.TxnRequest, gated_keys: GatedKeys) -> Uses | None:
@@ -160,50 +164,89 @@ def _writes(operation: txns.Operation) -> bool:
 
 
 def _check_as_etcd_does(txn: rpc_pb2.TxnRequest) -> None:
-    if max(len(txn.compare), len(txn.success), len(txn.failure)) > txns.MAX_OPERATIONS:
-        raise EtcdRefusal(TOO_MANY_OPERATIONS)
+    _check_number(txn, txns.MAX_OPERATIONS)
     _written(txn.success)
     _written(txn.failure)
 
 
-def _written(operations: Iterable[txns.Operation]) -> tuple[set[bytes], list[tuple[bytes, bytes]]]:
+def _check_number(txn: rpc_pb2.TxnRequest, limit: int) -> None:
+    """EtcdRefusal for more operations than etcd takes: what a Txn uses is taken off for those nested in it."""
+    used = max(len(txn.compare), len(txn.success), len(txn.failure))
+    if used > limit:
+        raise EtcdRefusal(TOO_MANY_OPERATIONS)
+    for operation in (*txn.success, *txn.failure):
+        if operation.HasField("request_txn"):
+            _check_number(operation.request_txn, limit - used)
+
+
+class _Deleted:
+    """The ranges of keys that are deleted: sorted, and joined where they meet, so that one search finds a key."""
+
+    def __init__(self) -> None:
+        self._starts: list[bytes] = []
+        self._ends: list[bytes] = []
+
+    def __len__(self) -> int:
+        return len(self._starts)
+
+    def __contains__(self, key: bytes) -> bool:
+        at = bisect_right(self._starts, key)
+        return at > 0 and key < self._ends[at - 1]
+
+    def delete(self, request: rpc_pb2.DeleteRangeRequest) -> None:
+        """As etcd's check has it, to which a range end of one zero byte is just a small key, not the end of all."""
+        start = bytes(request.key)
+        self._add(start, bytes(request.range_end) or start + b"\0")
+
+    def joined(self, other: "_Deleted") -> "_Deleted":
+        """All ranges of both, in the one that had more of them."""
+        large, small = (self, other) if len(self) >= len(other) else (other, self)
+        for start, end in zip(small._starts, small._ends, strict=True):
+            large._add(start, end)
+        return large
+
+    def _add(self, start: bytes, end: bytes) -> None:
+        if start >= end:
+            return
+        first, last = bisect_left(self._ends, start), bisect_right(self._starts, end)
+        if first < last:
+            start, end = min(start, self._starts[first]), max(end, self._ends[last - 1])
+        self._starts[first:last] = [start]
+        self._ends[first:last] = [end]
+
+
+def _written(operations: Iterable[txns.Operation]) -> tuple[set[bytes], _Deleted]:
     """The keys and ranges that one branch writes; EtcdRefusal where two of its writes meet, as etcd refuses that.
 
     In etcd's order: nested puts meet the deletes around and before them, this branch's own puts meet everything.
     """
     branch = list(operations)
-    deletes = [
-        (bytes(operation.request_delete_range.key), bytes(operation.request_delete_range.range_end))
-        for operation in branch
-        if operation.HasField("request_delete_range")
-    ]
     puts: set[bytes] = set()
+    deleted = _Deleted()
+    for operation in branch:
+        if operation.HasField("request_delete_range"):
+            deleted.delete(operation.request_delete_range)
     for operation in branch:
         if operation.HasField("request_txn"):
-            inner_puts, inner_deletes = _written_nested(operation.request_txn)
-            _must_not_meet(inner_puts, puts, deletes)
+            inner_puts, inner_deleted = _written_nested(operation.request_txn)
+            _must_not_meet(inner_puts, puts, deleted)
             puts |= inner_puts
-            deletes += inner_deletes
+            deleted = deleted.joined(inner_deleted)
     for operation in branch:
         if operation.HasField("request_put"):
             key = bytes(operation.request_put.key)
-            _must_not_meet({key}, puts, deletes)
+            _must_not_meet({key}, puts, deleted)
             puts.add(key)
-    return puts, deletes
+    return puts, deleted
 
 
-def _written_nested(txn: rpc_pb2.TxnRequest) -> tuple[set[bytes], list[tuple[bytes, bytes]]]:
+def _written_nested(txn: rpc_pb2.TxnRequest) -> tuple[set[bytes], _Deleted]:
     """Both branches of a nested Txn; only one of them runs, so they may meet each other."""
-    then_puts, then_deletes = _written(txn.success)
-    else_puts, else_deletes = _written(txn.failure)
-    return then_puts | else_puts, then_deletes + else_deletes
+    then_puts, then_deleted = _written(txn.success)
+    else_puts, else_deleted = _written(txn.failure)
+    return then_puts | else_puts, then_deleted.joined(else_deleted)
 
 
-def _must_not_meet(keys: set[bytes], puts: set[bytes], deletes: Sequence[tuple[bytes, bytes]]) -> None:
-    if keys & puts or any(_deleted(key, start, end) for key in keys for start, end in deletes):
+def _must_not_meet(keys: set[bytes], puts: set[bytes], deleted: _Deleted) -> None:
+    if not keys.isdisjoint(puts) or (deleted and any(key in deleted for key in keys)):
         raise EtcdRefusal(DUPLICATE_KEY)
-
-
-def _deleted(key: bytes, start: bytes, range_end: bytes) -> bool:
-    """As etcd's check has it, to which a range end of one zero byte is just a small key, not the end of all."""
-    return start <= key < range_end if range_end else key == start

@@ -8,6 +8,7 @@ from typing import Self
 import grpc
 
 from greenroom.demo.workers import CALL_SECONDS, CARDS
+from greenroom.errors import StartError
 from greenroom.pb.etcd import kv_pb2, rpc_pb2, rpc_pb2_grpc
 
 EVERYTHING = (b"\0", b"\0")
@@ -35,7 +36,8 @@ class PublicWatcher:
         self._answers = rpc_pb2_grpc.WatchStub(self._channel).Watch(self._requests(), wait_for_ready=True)
         self._reader = threading.Thread(target=self._read, name="public watcher", daemon=True)
         self._reader.start()
-        self._created.wait(CALL_SECONDS)
+        if not self._created.wait(CALL_SECONDS):
+            raise StartError(f"the demonstration's etcd gave no watch within {CALL_SECONDS:g} s")
 
     def __enter__(self) -> Self:
         return self

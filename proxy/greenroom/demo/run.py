@@ -1,6 +1,8 @@
 """Runs the demonstration: `greenroom serve` with an embedded etcd as a process of its own, then the story."""
 
 import os
+import shlex
+import shutil
 import signal
 import subprocess
 import sys
@@ -12,6 +14,8 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from time import monotonic, sleep
+
+import grpc
 
 from greenroom.addresses import Address
 from greenroom.cli.client import ControlClient
@@ -52,22 +56,27 @@ class Ports:
 
 
 def run(*, keep: bool) -> int:
-    """Plays the story; 0 if everything was seen that should be, else 1. With `keep` it goes on until interrupted."""
+    """Plays the story; 0 if everything was seen that should be, else 1. With `keep` it goes on until interrupted.
+
+    StartError or ControlError where it breaks off.
+    """
     timeline = Timeline(console())
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="greenroom-demo-")))
         ports = Ports()
-        proxy = stack.enter_context(_serving(ports, folder / "greenroom.log", timeline))
+        log_path = folder / "greenroom.log"
+        serving = stack.enter_context(_serving(ports, log_path, timeline))
+        stack.enter_context(_breaking_off_in_words(serving, log_path))
         client = stack.enter_context(ControlClient(ports.control))
         public = stack.enter_context(PublicWatcher(str(ports.etcd), lambda seen: _tell(timeline, seen)))
         stage = Stage(str(ports.store), client, public, timeline)
         stack.callback(_stop_workers, stage)
         play(stage)
         if keep:
-            _keep(stage, ports, folder / "greenroom.log")
+            _keep(stage, ports, log_path)
         timeline.chapter("6. Everything stops")
         _stop_workers(stage)
-        _stop(proxy, folder / "greenroom.log", timeline)
+        _stop(serving, log_path, timeline)
     return 0 if timeline.conclude() else 1
 
 
@@ -92,9 +101,19 @@ def _serving(ports: Ports, log_path: Path, timeline: Timeline) -> Iterator["subp
         )
         yield process
     finally:
-        if process.poll() is None:
-            process.terminate()
-            process.wait(STOP_SECONDS)
+        _ended(process)
+
+
+@contextmanager
+def _breaking_off_in_words(serving: "subprocess.Popen[bytes]", log_path: Path) -> Iterator[None]:
+    """A worker's or the watcher's call that fails says no more to its reader than why, and what became of the proxy."""
+    try:
+        yield
+    except grpc.RpcError as error:
+        details = " ".join((error.details() or "").split())
+        status = serving.poll()
+        ended = "" if status is None else f"; greenroom serve ended with status {status}: {_tail(log_path)}"
+        raise StartError(f"the demonstration broke off: {error.code().name}: {details}{ended}") from error
 
 
 def _wait_ready(process: "subprocess.Popen[bytes]", ports: Ports, log_path: Path) -> None:
@@ -140,9 +159,19 @@ def _stop_workers(stage: Stage) -> None:
         stage.workers.pop().stop()
 
 
-def _stop(proxy: "subprocess.Popen[bytes]", log_path: Path, timeline: Timeline) -> None:
-    proxy.terminate()
-    status = proxy.wait(STOP_SECONDS)
+def _ended(process: "subprocess.Popen[bytes]") -> int:
+    """Its exit status. One that does not end in time is killed, as its status shows; its etcd ends with it."""
+    if process.poll() is None:
+        process.terminate()
+    try:
+        return process.wait(STOP_SECONDS)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        return process.wait()
+
+
+def _stop(serving: "subprocess.Popen[bytes]", log_path: Path, timeline: Timeline) -> None:
+    status = _ended(serving)
     if status != 0:
         timeline.tell("greenroom", f"ended with status {status}: {_tail(log_path)}")
     timeline.check("the proxy and its etcd stop in good order", status == 0)
@@ -159,19 +188,30 @@ def _keep(stage: Stage, ports: Ports, log_path: Path) -> None:
 
 
 def suggestions(ports: Ports, instance: str, log_path: Path) -> list[str]:
-    """Commands that can be pasted as they are."""
-    etcdctl = f"ETCDCTL_API=3 etcdctl --endpoints {ports.etcd.url}"
-    return [
-        f"export GREENROOM_CONTROL={ports.control}",
-        "greenroom instances",
-        f"greenroom instance {instance[-6:]}",
-        f"greenroom verdict {instance[-6:]} smoke passed --reason 'answered 5 of 5'",
-        f"greenroom verdict {instance[-6:]} latency passed",
-        f"{etcdctl} get --prefix --keys-only v1/mdc/",
-        "greenroom rollout-hold create --reason 'incident 4711' --for 10m",
-        f"curl -s {ports.http.url}/metrics",
-        f"tail {log_path}",
-    ]
+    """Commands that can be pasted as they are; those of tools that are not here are left out."""
+    program, end = _program(), instance[-6:]
+    lines = (
+        ("export", f"export GREENROOM_CONTROL={ports.control}"),
+        ("greenroom", f"{program} instances"),
+        ("greenroom", f"{program} instance {end}"),
+        ("greenroom", f"{program} verdict {end} smoke passed --reason 'answered 5 of 5'"),
+        ("greenroom", f"{program} verdict {end} latency passed"),
+        ("etcdctl", f"ETCDCTL_API=3 etcdctl --endpoints {ports.etcd.url} get --prefix --keys-only v1/mdc/"),
+        ("greenroom", f"{program} rollout-hold create --reason 'incident 4711' --for 10m"),
+        ("curl", f"curl -s {ports.http.url}/metrics"),
+        ("tail", f"tail {shlex.quote(str(log_path))}"),
+    )
+    return [line for tool, line in lines if tool not in ("etcdctl", "curl") or shutil.which(tool)]
+
+
+def _program() -> str:
+    """`greenroom` as the user can run it, who may have started it by its path or as a module."""
+    if shutil.which("greenroom"):
+        return "greenroom"
+    started = Path(sys.argv[0]).absolute()
+    if started.name == "greenroom" and os.access(started, os.X_OK):
+        return shlex.quote(str(started))
+    return shlex.join((sys.executable, "-m", "greenroom"))
 
 
 def wait_for_interrupt() -> None:

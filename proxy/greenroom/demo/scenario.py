@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from greenroom.cli.client import ControlClient
 from greenroom.cli.instance_list import waits_for
 from greenroom.cli.options import myself
-from greenroom.cli.verdict import OUTCOMES, in_words, report
+from greenroom.cli.verdict import OUTCOMES, in_words, report_on
 from greenroom.cli.words import HELD, REJECTED, RELEASED, hold_id, state_word
 from greenroom.demo.public import PublicWatcher
 from greenroom.demo.timeline import Timeline
@@ -18,8 +18,9 @@ MODEL, ADAPTER = "tiny-chat", "tiny-chat-legal"
 GATES = ("smoke", "latency")
 SHORT_TTL_SECONDS = 4
 """For the workers that crash: long enough for keepalives on a busy machine, short enough to watch."""
-EXPIRY_SECONDS = 15.0
-RELEASE_SECONDS = 10.0
+EXPIRY_SECONDS = 30.0
+RELEASE_SECONDS = 30.0
+"""Both are much longer than it takes: the machine may be busy."""
 
 
 @dataclass(slots=True)
@@ -49,9 +50,9 @@ class Stage:
 
     def verdict(self, worker: SimulatedWorker, gate: str, outcome: str, reason: str) -> ReportVerdictResponse:
         """As `greenroom verdict` gives it."""
-        instance = self.instance(worker)
-        answer = report(self.client, instance, gate, OUTCOMES[outcome], reason, "demo-checks")
-        self.timeline.tell("checks", f"{worker.name}: {in_words(answer, gate)}")
+        request = report_on(self.instance(worker), gate, OUTCOMES[outcome], reason, "demo-checks")
+        answer = self.client.report_verdict(request)
+        self.timeline.tell("checks", f"{worker.name}: {in_words(request, answer)}")
         return answer
 
 
@@ -148,7 +149,9 @@ def _expire(stage: Stage, public: SimulatedWorker) -> None:
         EXPIRY_SECONDS,
     )
     told.eventually(
-        "the control API has forgotten both", lambda: not (stage.is_listed(held) or stage.is_listed(public))
+        "the control API has forgotten both",
+        lambda: not (stage.is_listed(held) or stage.is_listed(public)),
+        EXPIRY_SECONDS,
     )
     told.tell("greenroom", f"no longer lists {held.instance} and {public.instance}")
     told.check("nobody ever saw a card of the worker that crashed while held", not stage.public.of(held.instance))

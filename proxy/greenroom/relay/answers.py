@@ -8,7 +8,7 @@ from collections.abc import Callable
 from .calls import Answer, Code
 from .frames import END_STREAM, pack_block, pack_data
 from .header_blocks import RESPONSE_HEADERS, SIZE_UPDATE_TO_ZERO, encode_trailers
-from .limits import Budget
+from .limits import Bound
 from .messages import frame_message
 from .settings import Announced
 from .streams import Stream
@@ -34,10 +34,10 @@ class _Unsent:
 class Answers:
     """The answers under way on one connection; `closed` is called with each stream whose answer has left whole."""
 
-    def __init__(self, lane: Lane, client: Announced, budget: Budget, closed: Callable[[Stream], None]) -> None:
+    def __init__(self, lane: Lane, client: Announced, bound: Bound, closed: Callable[[Stream], None]) -> None:
         self._lane = lane
         self._client = client
-        self._budget = budget
+        self._bound = bound
         self._closed = closed
         self._unsent: dict[int, _Unsent] = {}
         self.block_was_sent = False  # a header block of anybody went to the client
@@ -45,7 +45,7 @@ class Answers:
     def add(self, stream: Stream, answer: Answer) -> None:
         """Answer `stream`. Too many bytes that wait make it RESOURCE_EXHAUSTED."""
         body = b"" if answer.message is None else frame_message(answer.message)
-        if not self._budget.take(len(body)):
+        if not self._bound.take(len(body)):
             body, answer = b"", _TOO_MUCH_UNSENT
         trailers = encode_trailers(answer.code, answer.details[:_DETAILS_CHARACTERS], answer.trailers)
         self._unsent[stream.id] = _Unsent(stream, body, trailers)
@@ -55,7 +55,7 @@ class Answers:
         """The client gave the stream up."""
         unsent = self._unsent.pop(stream_id, None)
         if unsent is not None:
-            self._budget.give_back(len(unsent.body))
+            self._bound.give_back(len(unsent.body))
 
     def advance_all(self) -> None:
         for stream_id in list(self._unsent):

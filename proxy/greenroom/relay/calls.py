@@ -91,10 +91,8 @@ class HandedOverCall:
 
     path: bytes
     work: object
-    message: bytes
     metadata: Metadata
     timeout_seconds: float | None
-    peer: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,6 +136,9 @@ class Observer(Protocol):
     def handler_failed(self, path: bytes, error: Exception) -> None:
         """A handler raised; the call was answered INTERNAL."""
 
+    def connection_failed(self, error: Exception) -> None:
+        """A bug of the relay itself; the connection it met was ended."""
+
 
 class SilentObserver:
     """An observer that keeps nothing."""
@@ -164,4 +165,7 @@ class SilentObserver:
         return
 
     def handler_failed(self, path: bytes, error: Exception) -> None:
+        return
+
+    def connection_failed(self, error: Exception) -> None:
         return

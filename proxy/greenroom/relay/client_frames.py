@@ -52,6 +52,8 @@ _UNARY: Final = Kind.UNARY
 _FORWARD: Final = Kind.FORWARD
 _STREAM: Final = Kind.STREAM
 
+_WINDOW_UPDATE_BYTES: Final = HEADER_BYTES + 4
+_WRONG_LENGTH: Final = "frame of a wrong length"
 _UNKNOWN_METHOD: Final = Refuse(Code.UNIMPLEMENTED, "unknown method")
 _COMPRESSED: Final = Refuse(Code.UNIMPLEMENTED, "compressed messages are not taken on this method")
 _TOO_MANY_STREAMS: Final = Refuse(Code.RESOURCE_EXHAUSTED, "too many calls at once on this connection")
@@ -73,6 +75,7 @@ class ClientFrames:
         self._blocks = BlockAssembly(self.reader, limits, self._whole_block)
         self._control_rate = Rate(limits.control_frames_per_second)
         self._empty_rate = Rate(limits.empty_data_frames_per_second)
+        self._window_rate = Rate(limits.window_updates_per_second)
         self._resets = 0
         self._handlers = handler_table(
             {
@@ -92,17 +95,16 @@ class ClientFrames:
         self.reader.handlers = handler_table({SETTINGS: self._settings}, stray)
 
     def _data(self, flags: int, stream_id: int, begin: int, end: int) -> None:
+        if end - begin == HEADER_BYTES and not flags & END_STREAM and self._empty_rate.exceeded(self._dialogue.now):
+            raise Fault(Error.ENHANCE_YOUR_CALM, "too many empty DATA frames")
         stream = self._streams.get(stream_id)
         if stream is None:
-            self._must_not_be_idle(stream_id)
-            self._inspection.swallow(None, begin, end)
+            self._late_data(flags, stream_id, begin, end)
             return
         if stream.client_ended:
             raise Fault(Error.STREAM_CLOSED, "DATA after the end of its stream")
         if flags & END_STREAM:
             stream.client_ended = True
-        elif end - begin == HEADER_BYTES and self._empty_rate.exceeded(self._dialogue.now):
-            raise Fault(Error.ENHANCE_YOUR_CALM, "too many empty DATA frames")
         phase = stream.phase
         if phase is _FIRST_MESSAGE:
             self._inspection.first_message(stream, flags, begin, end)
@@ -112,6 +114,13 @@ class ClientFrames:
             self._data_in_other_phase(stream, flags, begin, end)
         if stream.client_ended and stream.upstream_ended:
             self._dialogue.forget(stream)
+
+    def _late_data(self, flags: int, stream_id: int, begin: int, end: int) -> None:
+        """DATA of a stream that is over; its client need not know that yet."""
+        self._must_not_be_idle(stream_id)
+        if flags & END_STREAM:
+            self._count_control()
+        self._inspection.swallow(None, begin, end)
 
     def _data_in_other_phase(self, stream: Stream, flags: int, begin: int, end: int) -> None:
         inspection = self._inspection
@@ -136,15 +145,19 @@ class ClientFrames:
         else:
             block = data[begin + HEADER_BYTES : end]
         stream = self._opened(flags, stream_id, block)
+        if stream_id > self._dialogue.last_id_told:
+            self._ignore(stream, self.reader.cut(begin, end))
+            return
         refusal = self._refusal(stream)
         if refusal is not None or self._up.waiting:
-            self._up.send(self.reader.cut(begin, end))
-            self._turn_away(stream, refusal)
+            self._begin(stream, self.reader.cut(begin, end), refusal)
 
     def _whole_block(self, flags: int, stream_id: int, block: bytes, frames: bytes) -> None:
         stream = self._opened(flags, stream_id, block)
-        self._up.send(frames)
-        self._turn_away(stream, self._refusal(stream))
+        if stream_id > self._dialogue.last_id_told:
+            self._ignore(stream, frames)
+        else:
+            self._begin(stream, frames, self._refusal(stream))
 
     def _opened(self, flags: int, stream_id: int, block: bytes) -> Stream:
         """A new stream. A used id is one too: etcd ends the connection for trailers of a client."""
@@ -157,6 +170,8 @@ class ClientFrames:
         if flags & END_STREAM:
             stream.client_ended = True
         self._streams[stream_id] = stream
+        if head.phase is _FIRST_MESSAGE:
+            dialogue.undecided += 1
         return stream
 
     def _refusal(self, stream: Stream) -> Refuse | None:
@@ -165,7 +180,6 @@ class ClientFrames:
         head = stream.head
         kind = head.kind
         if kind is _UNARY:
-            dialogue.undecided += 1
             if dialogue.undecided > self._limits.undecided_streams:
                 return _TOO_MANY_UNDECIDED
         elif kind is Kind.REFUSE:
@@ -174,33 +188,38 @@ class ClientFrames:
             return _COMPRESSED
         if len(self._streams) > self._limits.streams:
             return _TOO_MANY_STREAMS
-        if stream.id > dialogue.last_id_told:
-            return _UNKNOWN_METHOD  # never seen: the client knows that this stream does not count
         if kind is _STREAM:
             stream.up = StreamWindow(dialogue.upstream_settings)
         if kind is not _UNARY:
             dialogue.observer.call_relayed(head.path)
         return None
 
-    def _turn_away(self, stream: Stream, refusal: Refuse | None) -> None:
-        dialogue = self._dialogue
-        if stream.id > dialogue.last_id_told:
-            self._up.send(pack_rst(stream.id, Error.CANCEL))
-            dialogue.forget(stream)
-        elif refusal is not None:
-            dialogue.refuse(stream, refusal)
+    def _begin(self, stream: Stream, frames: bytes, refusal: Refuse | None) -> None:
+        """Its head goes up behind whatever waits, and the call ends at once where it is refused."""
+        stream.head_waits = True
+        self._up.send(frames, then=stream.head_left)
+        if refusal is not None:
+            self._dialogue.refuse(stream, refusal)
+
+    def _ignore(self, stream: Stream, frames: bytes) -> None:
+        """The client knows from a GOAWAY that this stream does not count; only its head does, for the table."""
+        self._up.send(frames)
+        self._up.send(pack_rst(stream.id, Error.CANCEL))
+        self._dialogue.forget(stream)
 
     def _rst_stream(self, flags: int, stream_id: int, begin: int, end: int) -> None:
         _must_have_length(begin, end, 4)
         stream = self._streams.get(stream_id)
         if stream is None:
             self._must_not_be_idle(stream_id)
+            self._count_control()
             self.reader.cut(begin, end)
             return
-        self._count_reset()
+        if not stream.responded:
+            self._count_reset()
         if stream.phase is Phase.LOCAL:
             self.reader.cut(begin, end)
-        elif self._up.waiting:
+        elif self._up.holds:
             frame = self.reader.cut(begin, end)
             self._dialogue.drop_waiting(stream)
             self._up.send(frame)
@@ -223,6 +242,7 @@ class ClientFrames:
             _must_have_length(begin, end, 0)
             self._up.out.append(frame)
             self._dialogue.upstream_settings.acknowledge()
+            self._up.resume_all()
             self._up.drain()
         else:
             self._announce(frame[HEADER_BYTES:])
@@ -250,7 +270,10 @@ class ClientFrames:
         self._count_control()
 
     def _window_update(self, flags: int, stream_id: int, begin: int, end: int) -> None:
-        _must_have_length(begin, end, 4)
+        if end - begin != _WINDOW_UPDATE_BYTES:
+            raise Fault(Error.FRAME_SIZE_ERROR, _WRONG_LENGTH)
+        if self._window_rate.exceeded(self._dialogue.now):
+            raise Fault(Error.ENHANCE_YOUR_CALM, "too many window updates")
         increment = word(self.reader.data, begin + HEADER_BYTES)
         if increment == 0:
             raise Fault(Error.PROTOCOL_ERROR, "WINDOW_UPDATE of 0")
@@ -286,6 +309,8 @@ class ClientFrames:
         if stream.phase is Phase.LOCAL:
             self.reader.cut(begin, end)
             self._dialogue.answers.advance(stream_id)
+        elif stream.head_waits:
+            self._up.send(self.reader.cut(begin, end))
 
     def _ignored(self, flags: int, stream_id: int, begin: int, end: int) -> None:
         """PRIORITY means nothing any more, and unknown frames are for one hop only: neither goes on."""
@@ -303,4 +328,4 @@ class ClientFrames:
 
 def _must_have_length(begin: int, end: int, length: int) -> None:
     if end - begin != HEADER_BYTES + length:
-        raise Fault(Error.FRAME_SIZE_ERROR, "frame of a wrong length")
+        raise Fault(Error.FRAME_SIZE_ERROR, _WRONG_LENGTH)

@@ -5,8 +5,9 @@ Either side gone means both gone, and the handlers of the connection cancelled.
 """
 
 import asyncio
-from collections.abc import Callable, Coroutine
-from typing import Any, cast
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager
+from typing import Any, assert_never, cast
 
 from .calls import Answer, Code, HandedOverCall, Handler, Observer
 from .core import RelayCore
@@ -72,12 +73,21 @@ class Connection:
         self._core.feed_upstream(data, self._loop.time())
         self._flush()
 
-    def client_is_full(self, full: bool) -> None:
-        self._client_full_since = self._loop.time() if full else None
+    def client_full(self) -> None:
+        """The client's socket takes no more; for how long, `tick` looks at."""
+        self._client_full_since = self._loop.time()
         self._regulate()
 
-    def upstream_is_full(self, full: bool) -> None:
-        self._upstream_full = full
+    def client_free(self) -> None:
+        self._client_full_since = None
+        self._regulate()
+
+    def upstream_full(self) -> None:
+        self._upstream_full = True
+        self._regulate()
+
+    def upstream_free(self) -> None:
+        self._upstream_full = False
         self._regulate()
 
     def tick(self, now: float) -> None:
@@ -87,8 +97,9 @@ class Connection:
             if now - self._client_full_since > self._limits.client_stall_seconds:
                 self.abort("client takes nothing")
                 return
-        self._core.tick(now)
-        self._flush()
+        with self.guarded():
+            self._core.tick(now)
+            self._flush()
 
     def drain(self) -> None:
         """Let what is under way end, then close."""
@@ -113,6 +124,15 @@ class Connection:
             self._last_moment = self._loop.call_later(self._limits.close_seconds, self._abort_transports)
         self._say_gone()
 
+    @contextmanager
+    def guarded(self) -> Iterator[None]:
+        """Where no caller could do anything about a bug: it ends this connection, is told, and harms no other one."""
+        try:
+            yield
+        except Exception as error:
+            self._observer.connection_failed(error)
+            self.abort(f"bug: {type(error).__name__}")
+
     def abort(self, reason: str) -> None:
         """Close both sockets at once."""
         if not self.closed:
@@ -122,7 +142,7 @@ class Connection:
 
     def _end(self, reason: str) -> None:
         self.closed = True
-        self._core.release()
+        self._core.end()
         for task in self._handlers.values():
             task.cancel()
         self._handlers.clear()
@@ -144,8 +164,8 @@ class Connection:
     def _regulate(self) -> None:
         """Read each side only while the other, and the client itself, takes what comes of it."""
         client_full = self._client_full_since is not None
-        _read(self._client, not client_full and not self._upstream_full)
-        _read(self._upstream, not client_full)
+        _read(self._client, wanted=not client_full and not self._upstream_full)
+        _read(self._upstream, wanted=not client_full)
 
     def _flush(self) -> None:
         core = self._core
@@ -175,13 +195,16 @@ class Connection:
                         task.cancel()
                 case Close(reason):
                     self.close(reason)
+                case _:
+                    assert_never(effect)
 
     async def _handle(self, stream_id: int, call: HandedOverCall) -> None:
         answer = await self._answer_to(call)
         self._handlers.pop(stream_id, None)
-        self._core.answer(stream_id, answer, self._loop.time())
-        if not self.closed:
-            self._flush()
+        with self.guarded():
+            self._core.answer(stream_id, answer, self._loop.time())
+            if not self.closed:
+                self._flush()
 
     async def _answer_to(self, call: HandedOverCall) -> Answer:
         try:
@@ -202,7 +225,7 @@ class Connection:
         return _HANDLER_FAILED
 
 
-def _read(transport: asyncio.Transport | None, wanted: bool) -> None:
+def _read(transport: asyncio.Transport | None, *, wanted: bool) -> None:
     if transport is None or transport.is_closing() or transport.is_reading() == wanted:
         return
     if wanted:
@@ -225,10 +248,10 @@ class ClientProtocol(asyncio.Protocol):
         self._connection.client_lost(exc)
 
     def pause_writing(self) -> None:
-        self._connection.client_is_full(True)
+        self._connection.client_full()
 
     def resume_writing(self) -> None:
-        self._connection.client_is_full(False)
+        self._connection.client_free()
 
 
 class UpstreamProtocol(asyncio.Protocol):
@@ -245,7 +268,7 @@ class UpstreamProtocol(asyncio.Protocol):
         self._connection.upstream_lost(exc)
 
     def pause_writing(self) -> None:
-        self._connection.upstream_is_full(True)
+        self._connection.upstream_full()
 
     def resume_writing(self) -> None:
-        self._connection.upstream_is_full(False)
+        self._connection.upstream_free()

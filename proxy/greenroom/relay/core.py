@@ -28,7 +28,8 @@ class RelayCore:
         peer: str = "",
         totals: Totals | None = None,
     ) -> None:
-        self._dialogue = Dialogue(inspector, limits, observer or SilentObserver(), peer, totals or Totals(limits), now)
+        self._dialogue = Dialogue(inspector, limits, observer or SilentObserver(), totals or Totals(limits), now)
+        self._peer = peer
         self._client = ClientFrames(self._dialogue)
         self._upstream = UpstreamFrames(self._dialogue, self._client.heads, self._client.reader)
         self._client.upstream_reader = self._upstream.reader
@@ -42,7 +43,7 @@ class RelayCore:
 
     def __repr__(self) -> str:
         d = self._dialogue
-        return f"<RelayCore {d.peer} streams={len(d.streams)} undecided={d.undecided} answered={d.answered}>"
+        return f"<RelayCore {self._peer} streams={len(d.streams)} undecided={d.undecided} answered={d.answered}>"
 
     @property
     def client_ready(self) -> bool:
@@ -118,14 +119,13 @@ class RelayCore:
         if not self._dialogue.upstream_said_settings:
             self._fail(Fault(Error.NO_ERROR, "draining"))  # nothing was answered yet, and a client may simply go
         else:
-            self._dialogue.last_id_told = min(self._dialogue.last_id_told, self._dialogue.last_client_id)
             self._say_goaway(Error.NO_ERROR, b"")
 
-    def release(self) -> None:
-        """The connection is gone: cancel handlers (see `effects`), give back process-wide budgets. Once only."""
+    def end(self) -> None:
+        """The connection is gone: cancel handlers (see `effects`), give back what it holds of the process."""
         if not self._over:
             self._over = True
-            self._dialogue.release()
+            self._dialogue.end()
 
     def _after_preface(self, begun: bytes, data: bytes) -> bytes:
         missing = len(PREFACE) - len(begun)
@@ -154,12 +154,14 @@ class RelayCore:
                 self.to_upstream.append(ping)
 
     def _say_goaway(self, code: Error, text: bytes) -> None:
-        if not self._dialogue.upstream_said_settings:
+        dialogue = self._dialogue
+        if not dialogue.upstream_said_settings:
             self.to_client.insert(0, pack(SETTINGS, 0, 0))
-            self._dialogue.upstream_said_settings = True
-        self.to_client.append(pack_goaway(self._dialogue.last_client_id, code, text))
+            dialogue.upstream_said_settings = True
+        dialogue.last_id_told = min(dialogue.last_client_id, dialogue.last_id_told)
+        self.to_client.append(pack_goaway(dialogue.last_id_told, code, text))
 
     def _fail(self, fault: Fault) -> None:
         self._say_goaway(fault.code, fault.text.encode("ascii", "replace"))
         self.effects.append(Close(fault.text))
-        self.release()
+        self.end()

@@ -9,7 +9,7 @@ from .answers import Answers
 from .calls import Answer, Code, HandedOverCall, Inspector, Observer, Refuse
 from .frames import LARGEST_STREAM_ID, Error, pack_rst, pack_window_update
 from .heads import BadMetadataError
-from .limits import Budget, Limits, Totals
+from .limits import Bounds, Limits, Totals
 from .pings import Pings
 from .settings import Announced
 from .streams import Phase, Stream
@@ -43,18 +43,16 @@ Effect = StartHandler | CancelHandler | Close
 _PASS = Phase.PASS
 _DECIDED = Phase.DECIDED
 _TOO_MANY_HANDLERS = Refuse(Code.RESOURCE_EXHAUSTED, "too many calls at once on this connection")
+_TOO_MANY_BYTES = Refuse(Code.RESOURCE_EXHAUSTED, "too many bytes of calls at once on this connection")
 
 
 class Dialogue:
     """Shared state of the two directions. Lists only ever grow here; the edge empties them."""
 
-    def __init__(
-        self, inspector: Inspector, limits: Limits, observer: Observer, peer: str, totals: Totals, now: float
-    ) -> None:
+    def __init__(self, inspector: Inspector, limits: Limits, observer: Observer, totals: Totals, now: float) -> None:
         self.inspector = inspector
         self.limits = limits
         self.observer = observer
-        self.peer = peer
         self.now = now
         self.to_client: list[bytes] = []
         self.to_upstream: list[bytes] = []
@@ -66,17 +64,15 @@ class Dialogue:
         self.upstream_settings = Announced(limits.unacknowledged_settings)
         self.upstream_said_settings = False
         self.pings = Pings(limits, now)
-        self.copies = Budget(limits.copied_bytes, totals.copied_bytes)
-        self.handlers = Budget(limits.handlers, totals.handlers)
-        self.unsent = Budget(limits.unsent_answer_bytes, totals.unsent_answer_bytes)
-        self.answers = Answers(self.down, self.client_settings, self.unsent, self._answer_left)
+        self.bounds = Bounds(limits, totals)
+        self.answers = Answers(self.down, self.client_settings, self.bounds.unsent, self._answer_left)
         self.last_client_id = 0
         self.last_handed_over_id = 0
         self.last_id_told = LARGEST_STREAM_ID  # of the GOAWAYs sent to the client
         self.upstream_leaves = False  # it sent a GOAWAY
         self.undecided = 0
         self.answered = 0
-        self._running: set[int] = set()
+        self._running: dict[int, int] = {}  # stream id -> bytes of the message that its handler works on
         self.owed_client = 0
         self.owed_upstream = 0
 
@@ -126,7 +122,7 @@ class Dialogue:
 
     def drop_waiting(self, stream: Stream) -> bool:
         """Forget DATA that waits for upstream's windows; whether there was any."""
-        if not self.up.waiting:
+        if not self.up.holds:
             return False
         dropped = self.up.purge(stream.id)
         self.owed_client += self.up.swallow(dropped or 0)
@@ -147,24 +143,24 @@ class Dialogue:
         self.observer.call_refused(stream.head.path, refusal.code)
         self.answers.add(stream, Answer(None, refusal.code, refusal.details))
 
-    def hand_over(self, stream: Stream, work: object, message: bytes) -> None:
-        """Give the call to the handler, or refuse it where that cannot be."""
+    def hand_over(self, stream: Stream, work: object, message_bytes: int) -> None:
+        """Give the call to the handler, or refuse it where that cannot be. `message_bytes` stand for `work`."""
         if self.upstream_leaves:
             self._send_elsewhere(stream)
             return
         try:
             head = stream.head
-            call = HandedOverCall(head.path, work, message, head.metadata(), head.timeout_seconds(), self.peer)
+            call = HandedOverCall(head.path, work, head.metadata(), head.timeout_seconds())
         except BadMetadataError as error:
             self.refuse(stream, Refuse(Code.INTERNAL, str(error)))
             return
-        if not self.handlers.take(1):
-            self.refuse(stream, _TOO_MANY_HANDLERS)
+        refusal = self._take_handler(stream, message_bytes)
+        if refusal is not None:
+            self.refuse(stream, refusal)
             return
         self.reset_upstream(stream)
         self.pings.handed_over = True
         self.last_handed_over_id = max(self.last_handed_over_id, stream.id)
-        self._running.add(stream.id)
         self.effects.append(StartHandler(stream.id, call))
         self.observer.call_handed_over(head.path)
 
@@ -174,16 +170,25 @@ class Dialogue:
             self._settle_handler(stream_id)
             self.answers.add(self.streams[stream_id], answer)
 
-    def release(self) -> None:
-        """The connection is over: stop its handlers and give back what it holds of the process-wide budgets."""
+    def end(self) -> None:
+        """The connection is over: stop its handlers and give back what it holds of the process."""
         self.effects += [CancelHandler(stream_id) for stream_id in self._running]
         self._running.clear()
-        for budget in (self.copies, self.handlers, self.unsent):
-            budget.give_all_back()
+        self.bounds.end()
+
+    def _take_handler(self, stream: Stream, message_bytes: int) -> Refuse | None:
+        """Count one handler and its message in, or say why not."""
+        if not self.bounds.handlers.take(1):
+            return _TOO_MANY_HANDLERS
+        if not self.bounds.copies.take(message_bytes):
+            self.bounds.handlers.give_back(1)
+            return _TOO_MANY_BYTES
+        self._running[stream.id] = message_bytes
+        return None
 
     def _settle_handler(self, stream_id: int) -> None:
-        self._running.remove(stream_id)
-        self.handlers.give_back(1)
+        self.bounds.copies.give_back(self._running.pop(stream_id))
+        self.bounds.handlers.give_back(1)
 
     def _send_elsewhere(self, stream: Stream) -> None:
         """After upstream's GOAWAY nothing may run here that the client could believe not to have run."""

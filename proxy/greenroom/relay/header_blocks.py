@@ -60,34 +60,42 @@ class HeaderDecoder:
     def _decode(self, block: bytes) -> list[Field]:
         fields: list[Field] = []
         table = self._table
-        position = 0
+        position = self._size_updates(block)
         size = len(block)
         room = self._list_bytes
         while position < size:
             first = block[position]
-            if first > 0x80 and first != 0xFF:
+            if first > 0x80 and first != 0xFF:  # an index of one octet, by far the most frequent
                 index = first - 0x80
                 field = _STATIC[index] if index <= _STATIC_COUNT else table[_STATIC_COUNT - index]
                 position += 1
-            elif first >= 0x80:
-                index, position = _number(block, position, 0x7F)
-                field = self._entry(index)
-            elif first >= 0x40:
-                field, position = self._literal(block, position, 0x3F)
-                self._insert(field)
-            elif first >= 0x20:
-                if fields:
-                    raise _corrupt("table size update inside a block")
-                capacity, position = _number(block, position, 0x1F)
-                self._resize(capacity)
-                continue
             else:
-                field, position = self._literal(block, position, 0x0F)
+                field, position = self._long_field(block, position, first)
             room -= len(field[0]) + len(field[1]) + _ENTRY_OVERHEAD_BYTES
             if room < 0:
                 raise Fault(Error.ENHANCE_YOUR_CALM, "header list too long")
             fields.append(field)
         return fields
+
+    def _size_updates(self, block: bytes) -> int:
+        """Apply those that the block begins with; where its fields begin."""
+        position = 0
+        while block[position : position + 1] and 0x20 <= block[position] < 0x40:
+            capacity, position = _number(block, position, 0x1F)
+            self._resize(capacity)
+        return position
+
+    def _long_field(self, block: bytes, position: int, first: int) -> tuple[Field, int]:
+        if first >= 0x80:
+            index, position = _number(block, position, 0x7F)
+            return self._entry(index), position
+        if first < 0x20:
+            return self._literal(block, position, 0x0F)
+        if first < 0x40:
+            raise _corrupt("table size update inside a block")
+        field, position = self._literal(block, position, 0x3F)
+        self._insert(field)
+        return field, position
 
     def _entry(self, index: int) -> Field:
         if index == 0:

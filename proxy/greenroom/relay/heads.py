@@ -15,6 +15,7 @@ from .streams import Phase
 
 # One connection's calls differ in few ways; a block beyond this number is decoded again.
 _CACHED_HEADS: Final = 256
+_LONGEST_CACHED_BLOCK_BYTES: Final = 1_024  # one with a token; more of them than that are no saving worth the memory
 _LONGEST_TIMEOUT_DIGITS: Final = 8
 # gRPC libraries count in nanoseconds, and a time beyond their 64 bits would lie in the past; Go clients send such.
 _LONGEST_TIMEOUT_SECONDS: Final = 10.0 * 365 * 24 * 3600
@@ -118,6 +119,6 @@ class RequestHeads:
         head = RequestHead(self.decoder.decode(block), self._kind_of)
         if self.decoder.changes != changes:
             self._heads.clear()
-        elif len(self._heads) < _CACHED_HEADS:
+        elif len(self._heads) < _CACHED_HEADS and len(block) <= _LONGEST_CACHED_BLOCK_BYTES:
             self._heads[block] = head
         return head

@@ -5,7 +5,7 @@ frame goes up only when the decision says so. On a STREAM, messages go up one by
 """
 
 import struct
-from typing import Final
+from typing import Final, assert_never
 
 from .calls import FORWARD_AS_IS, Code, Decision, Edit, Forward, HandOver, Refuse
 from .dialogue import Dialogue
@@ -34,12 +34,16 @@ class Inspection:
         """The frame goes up as it is, now or when upstream's windows have room."""
         up = self._up
         length = end - begin - HEADER_BYTES
-        if length > up.left or up.waiting or (stream.up is not None and length > max(stream.up.room, 0)):
+        window = stream.up
+        if length > up.left or up.waiting:
             self._pass_later(stream, flags, begin, end)
-            return
-        up.left -= length
-        if stream.up is not None:
-            stream.up.left -= length
+        elif window is None:
+            up.left -= length
+        elif length > max(window.room, 0) or stream.id in up.stalled:
+            self._pass_later(stream, flags, begin, end)
+        else:
+            up.left -= length
+            window.left -= length
 
     def first_message(self, stream: Stream, flags: int, begin: int, end: int) -> None:
         """A frame of a UNARY call whose message is not whole yet."""
@@ -124,7 +128,7 @@ class Inspection:
 
     def _assembly(self, stream: Stream, limit_bytes: int) -> MessageAssembly:
         if stream.assembly is None:
-            stream.assembly = MessageAssembly(limit_bytes, self._dialogue.copies)
+            stream.assembly = MessageAssembly(limit_bytes, self._dialogue.bounds.copies)
         return stream.assembly
 
     def _decide(self, stream: Stream, message: bytes) -> Decision:
@@ -146,10 +150,12 @@ class Inspection:
                 self._edit(stream, flags, begin, end, framed, message, work)
             case HandOver(work):
                 self.swallow(stream, begin, end)
-                self._dialogue.hand_over(stream, work, framed[PREFIX_BYTES:])
+                self._dialogue.hand_over(stream, work, len(framed) - PREFIX_BYTES)
             case Refuse():
                 self.swallow(stream, begin, end)
                 self._dialogue.refuse(stream, decision)
+            case _:
+                assert_never(decision)
 
     def _forward(self, stream: Stream, flags: int, begin: int, end: int) -> None:
         self._dialogue.undecided -= 1
@@ -199,6 +205,8 @@ class Inspection:
                     return self._failed(stream, ValueError("a stream cannot be handed over"))
                 case Refuse() as refusal:
                     return refusal
+                case decision:
+                    assert_never(decision)
         return assembly.fault() or passing
 
     def _replace(self, stream: Stream, flags: int, begin: int, end: int, content: bytearray) -> None:

@@ -23,7 +23,7 @@ class Limits:
     message_bytes: int = 4 * MIB
     # A Watch request is a key, a range end and a few flags.
     stream_message_bytes: int = 32 * KIB
-    # Copies of inspected messages that have not come whole yet.
+    # Inspected messages that have not come whole yet, and those that a handler is at work on.
     copied_bytes: int = 64 * MIB
     # Calls that have a head but no whole message yet, and how long they may stay so.
     undecided_streams: int = 2_000
@@ -37,9 +37,13 @@ class Limits:
     waiting_bytes: int = 64 * MIB
     # Clients end a call with one empty DATA frame; those that end nothing have no use.
     empty_data_frames_per_second: int = 1_000
-    # PING, SETTINGS, PRIORITY and unknown frames. A Go client sends a PING for each answer on a fast network.
+    # PING, SETTINGS, PRIORITY, unknown frames, ends of streams that are over already. A Go client sends a PING for each
+    # answer on a fast network.
     control_frames_per_second: int = 10_000
-    # A client that cancels most of what it starts makes work for nothing (rapid reset).
+    # One or two come with each answer, so this is several times as many calls as one process relays.
+    window_updates_per_second: int = 100_000
+    # A client that cancels most of what it starts makes work for nothing (rapid reset). Once a stream had an answer its
+    # reset costs no more than a call: it is how gRPC clients end a Watch or a LeaseKeepAlive.
     spare_resets: int = 200
     resets_per_answered_call: int = 2
     unacknowledged_settings: int = 100
@@ -64,12 +68,12 @@ class Limits:
     process_handlers: int = 4_096
 
 
-class Budget:
-    """A quantity with an upper bound, counted in a wider budget too if there is one."""
+class Bound:
+    """A quantity with an upper bound, counted in a wider one too if there is one."""
 
     __slots__ = ("_limit", "_wider", "used")
 
-    def __init__(self, limit: int, wider: "Budget | None" = None) -> None:
+    def __init__(self, limit: int, wider: "Bound | None" = None) -> None:
         self._limit = limit
         self._wider = wider
         self.used = 0
@@ -94,31 +98,45 @@ class Budget:
 
 
 class Totals:
-    """The process-wide budgets that all connections share."""
+    """The process-wide bounds that all connections share."""
 
     __slots__ = ("copied_bytes", "handlers", "unsent_answer_bytes")
 
     def __init__(self, limits: Limits) -> None:
-        self.copied_bytes = Budget(limits.process_copied_bytes)
-        self.handlers = Budget(limits.process_handlers)
-        self.unsent_answer_bytes = Budget(limits.process_unsent_answer_bytes)
+        self.copied_bytes = Bound(limits.process_copied_bytes)
+        self.handlers = Bound(limits.process_handlers)
+        self.unsent_answer_bytes = Bound(limits.process_unsent_answer_bytes)
+
+
+class Bounds:
+    """What one connection holds of the process: `end` gives all of it back."""
+
+    __slots__ = ("copies", "handlers", "unsent")
+
+    def __init__(self, limits: Limits, totals: Totals) -> None:
+        self.copies = Bound(limits.copied_bytes, totals.copied_bytes)
+        self.handlers = Bound(limits.handlers, totals.handlers)
+        self.unsent = Bound(limits.unsent_answer_bytes, totals.unsent_answer_bytes)
+
+    def end(self) -> None:
+        for bound in (self.copies, self.handlers, self.unsent):
+            bound.give_all_back()
 
 
 class Rate:
-    """Counts events in windows of one second."""
+    """Counts events in windows of one second, each from its first event on."""
 
-    __slots__ = ("_count", "_limit_per_second", "_second")
+    __slots__ = ("_count", "_limit_per_second", "_until")
 
     def __init__(self, limit_per_second: int) -> None:
         self._limit_per_second = limit_per_second
-        self._second = 0
+        self._until = float("-inf")
         self._count = 0
 
     def exceeded(self, now: float) -> bool:
         """Count one event at `now` (seconds); True if it is one too many in its second."""
-        second = int(now)
-        if second != self._second:
-            self._second = second
+        if now >= self._until:
+            self._until = now + 1.0
             self._count = 0
         self._count += 1
         return self._count > self._limit_per_second

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from .calls import Code, Refuse
-from .limits import Budget
+from .limits import Bound
 
 PREFIX_BYTES: Final = 5
 _PREFIX: Final = struct.Struct(">BL")
@@ -36,18 +36,18 @@ def fault_of_prefix(content: bytes, limit_bytes: int) -> Refuse | None:
 
 
 class MessageAssembly:
-    """The unfinished bytes of one stream. Counts its copies in a budget; `drop` gives them back."""
+    """The unfinished bytes of one stream. Counts its copies in a bound; `drop` gives them back."""
 
-    __slots__ = ("_budget", "_limit_bytes", "held")
+    __slots__ = ("_bound", "_limit_bytes", "held")
 
-    def __init__(self, limit_bytes: int, budget: Budget) -> None:
+    def __init__(self, limit_bytes: int, bound: Bound) -> None:
         self._limit_bytes = limit_bytes
-        self._budget = budget
+        self._bound = bound
         self.held = bytearray()
 
     def add(self, content: bytes) -> Refuse | None:
         """Append what came; the reason to refuse the call, if there is one."""
-        if not self._budget.take(len(content)):
+        if not self._bound.take(len(content)):
             return TOO_MANY_COPIES
         self.held += content
         return fault_of_prefix(bytes(self.held[:PREFIX_BYTES]), self._limit_bytes)
@@ -65,7 +65,7 @@ class MessageAssembly:
         while (needed := self.needed()) is not None and len(self.held) >= needed and self.fault() is None:
             message = bytes(self.held[PREFIX_BYTES:needed])
             del self.held[:needed]
-            self._budget.give_back(needed)
+            self._bound.give_back(needed)
             yield message
 
     def fault(self) -> Refuse | None:
@@ -74,6 +74,6 @@ class MessageAssembly:
     def drop(self) -> bytes:
         """Give up what is held, and return it."""
         rest = bytes(self.held)
-        self._budget.give_back(len(rest))
+        self._bound.give_back(len(rest))
         self.held.clear()
         return rest

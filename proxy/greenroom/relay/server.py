@@ -130,11 +130,12 @@ class RelayServer:
 
     async def _dial(self, connection: Connection) -> None:
         first = next(self._turn)
-        for number in range(len(self._upstreams)):
-            address = self._upstreams[(first + number) % len(self._upstreams)]
-            if connection.closed or await self._dialled(connection, address):
-                return
-        connection.close("no upstream can be reached")
+        with connection.guarded():
+            for number in range(len(self._upstreams)):
+                address = self._upstreams[(first + number) % len(self._upstreams)]
+                if connection.closed or await self._dialled(connection, address):
+                    return
+            connection.close("no upstream can be reached")
 
     async def _dialled(self, connection: Connection, address: Address) -> bool:
         loop = asyncio.get_running_loop()
@@ -155,11 +156,20 @@ class RelayServer:
                 connection.tick(loop.time())
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        """The one place where tasks begin: connections come and go at any time, `stop` ends whatever is left."""
+        """The one place where tasks begin: connections come and go at any time, `stop` ends whatever is left.
+
+        Not a TaskGroup: it would end all connections for one's bug. Whatever fails is told.
+        """
         task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        task.add_done_callback(self._ended)
         return task
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        error = None if task.cancelled() else task.exception()
+        if isinstance(error, Exception):
+            self._observer.connection_failed(error)
 
 
 class _Arrival(asyncio.Protocol):

@@ -35,6 +35,7 @@ class Stream:
         "assembly",
         "client_ended",
         "head",
+        "head_waits",
         "id",
         "opened",
         "phase",
@@ -48,12 +49,16 @@ class Stream:
         self.head = head
         self.phase = phase
         self.opened = opened  # seconds on the clock of `now`
+        self.head_waits = False  # for upstream the stream is idle still, and takes no other frame
         self.client_ended = False
         self.upstream_ended = False
         self.responded = False  # response headers went to the client
         self.allowance = 0
         self.assembly: MessageAssembly | None = None
         self.up: StreamWindow | None = None  # upstream's window, where edits may change lengths
+
+    def head_left(self) -> None:
+        self.head_waits = False
 
     def room(self, client: Announced) -> int:
         """How much DATA the client takes on this stream now."""

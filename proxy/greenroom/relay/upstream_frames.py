@@ -15,6 +15,7 @@ from .frames import (
     GOAWAY,
     HEADER_BYTES,
     HEADERS,
+    LARGEST_WINDOW_BYTES,
     PADDED,
     PING,
     PRIORITIZED,
@@ -142,8 +143,10 @@ class UpstreamFrames:
         dialogue = self._dialogue
         dialogue.answered += 1
         stream.upstream_ended = True
-        if dialogue.up.waiting and dialogue.drop_waiting(stream) and stream.client_ended:
-            dialogue.up.send(pack(DATA, END_STREAM, stream.id))
+        if (dialogue.up.waiting or dialogue.up.stalled) and dialogue.drop_waiting(stream):
+            if stream.client_ended:
+                dialogue.up.send(pack(DATA, END_STREAM, stream.id))
+            dialogue.up.drain()
         if stream.client_ended:
             dialogue.forget(stream)
         elif stream.phase is not _PASS:
@@ -208,19 +211,27 @@ class UpstreamFrames:
 
     def _window_update(self, flags: int, stream_id: int, begin: int, end: int) -> None:
         increment = word(self.reader.data, begin + HEADER_BYTES)
-        told = self._dialogue.up.open(increment) if stream_id == 0 else self._told(stream_id, increment)
-        if told != increment:
-            self.reader.cut(begin, end)
-            if told:
-                self._down.out.append(pack_window_update(stream_id, told))
-        self._dialogue.up.drain()
+        up = self._dialogue.up
+        if stream_id == 0 and not up.debit and up.left <= LARGEST_WINDOW_BYTES - increment:
+            up.left += increment  # the usual case: nothing was injected
+        else:
+            told = up.open(increment) if stream_id == 0 else self._told(stream_id, increment)
+            if told != increment:
+                self.reader.cut(begin, end)
+                if told:
+                    self._down.out.append(pack_window_update(stream_id, told))
+        if up.waiting:
+            up.drain()
 
     def _told(self, stream_id: int, increment: int) -> int:
         """What the client is to hear of a stream's window."""
         stream = self._streams.get(stream_id)
         if stream is None or stream.phase is _LOCAL:
             return 0
-        return increment if stream.up is None else stream.up.open(increment)
+        if stream.up is None:
+            return increment
+        self._dialogue.up.resume(stream_id)
+        return stream.up.open(increment)
 
     def _ignored(self, flags: int, stream_id: int, begin: int, end: int) -> None:
         self.reader.cut(begin, end)

@@ -4,14 +4,15 @@ A *lane* is one direction of DATA: its sender, the relay, its receiver. `left` i
 The sender does not know of bytes that the relay put in; they are the *debit*, and later window updates of the receiver
 pay it off before the sender hears of them. So always: what the sender believes = left + debit - waiting.
 Rule: the receiver's window is never overdrawn; DATA that its sender was right to send but that does not fit waits, and
-behind it, in order, everything whose order against DATA matters.
+behind it, in order, everything whose order against DATA matters: of its own stream if only the stream's window is shut,
+of all streams if the connection's is.
 """
 
 from collections import deque
 from collections.abc import Callable
 
 from .frames import DEFAULT_WINDOW_BYTES, END_STREAM, LARGEST_WINDOW_BYTES, Error, Fault, pack_data
-from .limits import Budget
+from .limits import Bound
 from .settings import Announced
 
 
@@ -83,19 +84,30 @@ class _Waiting:
 
 
 class Lane(Window):
-    """One direction: the receiver's connection window and what waits for it."""
+    """One direction: the receiver's connection window and what waits for it.
 
-    __slots__ = ("_budget", "out", "waiting")
+    `waiting`: its first item is DATA that the connection window has no room for, and all that follows keeps its order.
+    `stalled`: DATA by stream whose own window has no room; only the same stream's DATA waits behind it.
+    """
+
+    __slots__ = ("_bound", "out", "stalled", "waiting")
 
     def __init__(self, out: list[bytes], waiting_bytes: int) -> None:
         super().__init__()
         self.out = out
         self.waiting: deque[_Waiting] = deque()
-        self._budget = Budget(waiting_bytes)
+        self.stalled: dict[int, deque[_Waiting]] = {}
+        self._bound = Bound(waiting_bytes)
+
+    @property
+    def holds(self) -> bool:
+        """Whether anything has not left."""
+        return bool(self.waiting or self.stalled)
 
     def send(self, frame: bytes, then: Callable[[], None] | None = None) -> None:
         """Whole frames that are not DATA; `then` is called when they have left."""
         if self.waiting:
+            self._count(frame)
             self.waiting.append(_Waiting(frame, then=then))
             return
         self.out.append(frame)
@@ -105,35 +117,61 @@ class Lane(Window):
     def send_data(self, stream_id: int, content: bytes, flags: int, window: StreamWindow | None = None) -> None:
         """DATA content of any length, as far as the windows allow now, the rest later. `flags`: END_STREAM or 0."""
         item = _Waiting(content, stream_id, flags, window)
-        if not self.waiting and self._leave(item):
+        if not self.waiting and stream_id not in self.stalled and self._leave(item):
             return
-        if not self._budget.take(len(item.content)):
-            raise Fault(Error.ENHANCE_YOUR_CALM, "too much DATA waits for the receiver's window")
+        self._count(item.content)
         self.waiting.append(item)
+        if len(self.waiting) == 1:
+            self.drain()  # where only its stream is shut, it must not hold up the others
 
     def drain(self) -> None:
-        """Let out what waits and fits now."""
+        """Let out what waits for the connection window and fits now."""
         while self.waiting:
             item = self.waiting[0]
-            before = len(item.content) if item.stream_id else 0
-            gone = self._leave(item)
-            if item.stream_id:
-                self._budget.give_back(before if gone else before - len(item.content))
-            if not gone:
+            if item.stream_id in self.stalled:
+                self._stall(item)
+            elif self._let_out(item):
+                self.waiting.popleft()
+                if item.then is not None:
+                    item.then()
+            elif self.left > 0:
+                self._stall(item)
+            else:
                 return
-            self.waiting.popleft()
-            if item.then is not None:
-                item.then()
+
+    def resume(self, stream_id: int) -> None:
+        """A stream's window opened: what it stalled is first in line again, before what came later of the stream."""
+        self.waiting.extendleft(reversed(self.stalled.pop(stream_id, ())))
+
+    def resume_all(self) -> None:
+        for stream_id in list(self.stalled):
+            self.resume(stream_id)
 
     def purge(self, stream_id: int) -> int | None:
         """Forget the waiting DATA of a stream; returns its bytes, which are swallowed then, or None without any."""
         dropped = [item for item in self.waiting if item.stream_id == stream_id]
+        if dropped:
+            self.waiting = deque(item for item in self.waiting if item.stream_id != stream_id)
+        dropped += self.stalled.pop(stream_id, ())
         if not dropped:
             return None
-        self.waiting = deque(item for item in self.waiting if item.stream_id != stream_id)
         amount = sum(len(item.content) for item in dropped)
-        self._budget.give_back(amount)
+        self._bound.give_back(amount)
         return amount
+
+    def _stall(self, first: _Waiting) -> None:
+        self.stalled.setdefault(first.stream_id, deque()).append(self.waiting.popleft())
+
+    def _count(self, content: bytes) -> None:
+        if not self._bound.take(len(content)):
+            raise Fault(Error.ENHANCE_YOUR_CALM, "too much waits for the receiver's window")
+
+    def _let_out(self, item: _Waiting) -> bool:
+        """`_leave` for one that was counted."""
+        before = len(item.content)
+        gone = self._leave(item)
+        self._bound.give_back(before if gone else before - len(item.content))
+        return gone
 
     def _leave(self, item: _Waiting) -> bool:
         """Write `item`, or as much of it as fits; True if nothing of it is left."""

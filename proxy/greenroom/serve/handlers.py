@@ -1,23 +1,40 @@
 """The calls that are answered here instead of relayed: one handler for the relay, one function for each method."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import datetime
+from typing import Final, TypeAlias, assert_never
 
 import grpc
 from google.protobuf.message import Message
 
 from greenroom.core.keyspace import InstanceId
 from greenroom.core.policy import Policy
-from greenroom.core.ranges import clip_txn, leaves
+from greenroom.core.record import GatedEntry
 from greenroom.core.restore import lease_answer, read_answer, read_txn
 from greenroom.core.templates import GatedKey, GatedKeys
 from greenroom.core.worker_calls import WorkerRequest, as_txn, examine
 from greenroom.errors import GreenroomError
 from greenroom.pb.etcd import rpc_pb2
 from greenroom.relay.calls import Answer, HandedOverCall, Metadata
-from greenroom.serve.gate import Gate
+from greenroom.serve.gated_writes import GatedWrites
 from greenroom.serve.work import GatedCall, PlainCall
 from greenroom.store.upstream import Upstream
+
+_Members: TypeAlias = (
+    rpc_pb2.MemberListResponse
+    | rpc_pb2.MemberAddResponse
+    | rpc_pb2.MemberUpdateResponse
+    | rpc_pb2.MemberRemoveResponse
+    | rpc_pb2.MemberPromoteResponse
+)
+_MEMBERS: Final[Mapping[bytes, type[_Members]]] = {
+    b"/etcdserverpb.Cluster/MemberList": rpc_pb2.MemberListResponse,
+    b"/etcdserverpb.Cluster/MemberAdd": rpc_pb2.MemberAddResponse,
+    b"/etcdserverpb.Cluster/MemberUpdate": rpc_pb2.MemberUpdateResponse,
+    b"/etcdserverpb.Cluster/MemberRemove": rpc_pb2.MemberRemoveResponse,
+    b"/etcdserverpb.Cluster/MemberPromote": rpc_pb2.MemberPromoteResponse,
+}
+"""The calls whose answers name members, and these answers."""
 
 
 class CallHandler:
@@ -31,13 +48,14 @@ class CallHandler:
         *,
         clock: Callable[[], datetime],
         opened: Callable[[InstanceId], None],
+        ungated: Callable[[InstanceId, GatedEntry], None],
         fence_lost: Callable[[], None],
         advertise_url: str,
     ) -> None:
         self._upstream = upstream
         self._gated_keys = gated_keys
         self._advertise_url = advertise_url
-        self._gate = Gate(upstream, gated_keys, policy, clock, opened, fence_lost)
+        self._writes = GatedWrites(upstream, gated_keys, policy, clock, opened, ungated, fence_lost)
 
     async def __call__(self, call: HandedOverCall) -> Answer:
         """The answer to one call; never raises for anything that etcd or a rule said."""
@@ -49,23 +67,30 @@ class CallHandler:
             return Answer(None, error.code.value[0], str(error))
         except grpc.aio.AioRpcError as error:
             return Answer(None, error.code().value[0], error.details() or "", tuple(error.trailing_metadata() or ()))
-        return Answer(answer.SerializeToString())
+        return Answer(answer)
 
-    async def _answer(self, work: GatedCall | PlainCall, metadata: Metadata, timeout_seconds: float | None) -> Message:
-        match work.request:
-            case rpc_pb2.RangeRequest() as read if isinstance(work, GatedCall):
-                return await self._read(read, metadata, timeout_seconds)
+    async def _answer(self, work: GatedCall | PlainCall, metadata: Metadata, timeout_seconds: float | None) -> bytes:
+        if isinstance(work, PlainCall):
+            return await self._as_it_is(work, metadata, timeout_seconds)
+        if work.path in _MEMBERS:
+            return self._with_own_url(work.path, await self._as_it_is(work, metadata, timeout_seconds))
+        return (await self._gated(work.request, metadata, timeout_seconds)).SerializeToString()
+
+    async def _as_it_is(self, work: GatedCall | PlainCall, metadata: Metadata, timeout_seconds: float | None) -> bytes:
+        """etcd's answer to the request as the inspector left it."""
+        path, request = work.path.decode(), work.request.SerializeToString()
+        return await self._upstream.plain(path, request, metadata=metadata, timeout_seconds=timeout_seconds)
+
+    async def _gated(self, request: Message, metadata: Metadata, timeout_seconds: float | None) -> Message:
+        match request:
             case rpc_pb2.RangeRequest() as read:
-                return await self._upstream.range(read, metadata=metadata, timeout_seconds=timeout_seconds)
+                return await self._read(read, metadata, timeout_seconds)
             case rpc_pb2.PutRequest() | rpc_pb2.DeleteRangeRequest() | rpc_pb2.TxnRequest() as write:
                 return await self._write(write, metadata, timeout_seconds)
             case rpc_pb2.LeaseTimeToLiveRequest() as lease:
-                found = await self._upstream.lease_time_to_live(
-                    lease, metadata=metadata, timeout_seconds=timeout_seconds
+                return lease_answer(
+                    await self._upstream.lease_time_to_live(lease, metadata=metadata, timeout_seconds=timeout_seconds)
                 )
-                return lease_answer(found)
-            case rpc_pb2.MemberListRequest() as members:
-                return await self._members(members, metadata, timeout_seconds)
             case other:
                 raise AssertionError(f"no handler for {type(other).__name__}")
 
@@ -73,39 +98,24 @@ class CallHandler:
         self, request: rpc_pb2.RangeRequest, metadata: Metadata, timeout_seconds: float | None
     ) -> rpc_pb2.RangeResponse:
         gated = self._gated_keys.classify(request.key)
-        if not isinstance(gated, GatedKey):
-            return await self._upstream.range(request, metadata=metadata, timeout_seconds=timeout_seconds)
+        assert isinstance(gated, GatedKey), "the inspector hands over reads of gated keys only"
         answer = await self._upstream.txn(read_txn(request, gated), metadata=metadata, timeout_seconds=timeout_seconds)
         return read_answer(answer)
 
     async def _write(self, request: WorkerRequest, metadata: Metadata, timeout_seconds: float | None) -> Message:
-        asked = as_txn(request)
-        txn = clip_txn(asked, tuple(leaves(asked)))
+        txn = as_txn(request)
         uses = examine(txn, self._gated_keys)
-        if uses is None:
-            return await self._as_it_is(request, metadata, timeout_seconds)
-        answer = await self._gate.carry_out(txn, uses, metadata, timeout_seconds)
-        return _as_asked(request, answer)
+        assert uses is not None, "the inspector hands over writes with gated keys only"
+        return _as_asked(request, await self._writes.carry_out(txn, uses, metadata, timeout_seconds))
 
-    async def _as_it_is(self, request: WorkerRequest, metadata: Metadata, timeout_seconds: float | None) -> Message:
-        """A write without gated keys; the inspector clipped it."""
-        match request:
-            case rpc_pb2.PutRequest():
-                return await self._upstream.put(request, metadata=metadata, timeout_seconds=timeout_seconds)
-            case rpc_pb2.DeleteRangeRequest():
-                return await self._upstream.delete_range(request, metadata=metadata, timeout_seconds=timeout_seconds)
-            case rpc_pb2.TxnRequest():
-                return await self._upstream.txn(request, metadata=metadata, timeout_seconds=timeout_seconds)
-
-    async def _members(
-        self, request: rpc_pb2.MemberListRequest, metadata: Metadata, timeout_seconds: float | None
-    ) -> rpc_pb2.MemberListResponse:
-        """The members with this proxy's URL: a client that follows etcd's own would go round the proxy."""
-        answer = await self._upstream.member_list(request, metadata=metadata, timeout_seconds=timeout_seconds)
-        for member in answer.members:
-            del member.clientURLs[:]
-            member.clientURLs.append(self._advertise_url)
-        return answer
+    def _with_own_url(self, path: bytes, answer: bytes) -> bytes:
+        """The members with this proxy's URL, instead of etcd's own: a client that follows those would go round it."""
+        found = _MEMBERS[path].FromString(answer)
+        named = [found.member] if isinstance(found, rpc_pb2.MemberAddResponse) and found.HasField("member") else []
+        for member in (*named, *found.members):
+            if member.clientURLs:  # None yet, where it has not started.
+                member.clientURLs[:] = [self._advertise_url]
+        return found.SerializeToString()
 
 
 def _as_asked(request: WorkerRequest, answer: rpc_pb2.TxnResponse) -> Message:
@@ -121,3 +131,5 @@ def _as_asked(request: WorkerRequest, answer: rpc_pb2.TxnResponse) -> Message:
             deleted = answer.responses[0].response_delete_range
             deleted.header.CopyFrom(answer.header)
             return deleted
+        case other:
+            assert_never(other)

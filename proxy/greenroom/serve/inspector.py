@@ -11,10 +11,11 @@ from typing import Any, Final, TypeAlias
 
 from google.protobuf.message import DecodeError, Message
 
+from greenroom.core.enums import check_enums
 from greenroom.core.keyspace import FIRST_CLIENT_KEY, is_reserved, prefix_end
 from greenroom.core.methods import METHODS, Handling
 from greenroom.core.ranges import Leaf, check_write, clip_range, clip_txn, clip_watch, leaves
-from greenroom.core.strict import AMBIGUOUS, OK, Finding, Schema, Verdict, schema_of
+from greenroom.core.strict import AMBIGUOUS, OK, Finding, Reading, Schema, schema_of
 from greenroom.core.templates import GatedKey, GatedKeys
 from greenroom.errors import GreenroomError, RefusedWrite
 from greenroom.pb.etcd import election_pb2, lock_pb2, rpc_pb2
@@ -27,6 +28,9 @@ _KINDS: Final = {
     Handling.HAND_OVER: Kind.UNARY,
     Handling.WATCH: Kind.STREAM,
 }
+
+_OBSERVE: Final = b"/v3electionpb.Election/Observe"
+"""Looked into, and answered by a stream: a handler, which gives one answer, cannot send it on."""
 
 MAX_SURPLUS_BYTES: Final = 64 * 1024
 """Bytes of a request that say nothing: zeros spelled out, a field that comes again. Common clients write a few a field.
@@ -99,6 +103,10 @@ class EtcdInspector:
             etcd + b"Watch/Watch": (rpc_pb2.WatchRequest, _watch),
             etcd + b"Lease/LeaseTimeToLive": (rpc_pb2.LeaseTimeToLiveRequest, _time_to_live),
             etcd + b"Cluster/MemberList": (rpc_pb2.MemberListRequest, GatedCall),
+            etcd + b"Cluster/MemberAdd": (rpc_pb2.MemberAddRequest, GatedCall),
+            etcd + b"Cluster/MemberUpdate": (rpc_pb2.MemberUpdateRequest, GatedCall),
+            etcd + b"Cluster/MemberRemove": (rpc_pb2.MemberRemoveRequest, GatedCall),
+            etcd + b"Cluster/MemberPromote": (rpc_pb2.MemberPromoteRequest, GatedCall),
             b"/v3lockpb.Lock/Lock": (lock_pb2.LockRequest, self._named),
             b"/v3lockpb.Lock/Unlock": (lock_pb2.UnlockRequest, self._unlock),
             election + b"Campaign": (election_pb2.CampaignRequest, self._named),
@@ -109,6 +117,7 @@ class EtcdInspector:
         }
 
     def _range(self, path: bytes, request: rpc_pb2.RangeRequest | rpc_pb2.DeleteRangeRequest) -> Message | GatedCall:
+        check_enums(request)
         return GatedCall(path, request) if self._is_gated(request) else clip_range(request)
 
     def _put(self, path: bytes, request: rpc_pb2.PutRequest) -> Message | GatedCall:
@@ -117,6 +126,8 @@ class EtcdInspector:
 
     def _txn(self, path: bytes, request: rpc_pb2.TxnRequest) -> Message | GatedCall:
         parts = leaves(request)
+        for part in parts:
+            check_enums(part)
         clipped = clip_txn(request, parts)
         return GatedCall(path, clipped) if any(map(self._is_gated, parts)) else clipped
 
@@ -163,6 +174,7 @@ def _watch(_: bytes, request: rpc_pb2.WatchRequest) -> Message:
     """Only creating a watch names keys. The oneof may be unset, then etcd ignores the message."""
     if request.WhichOneof("request_union") != "create_request":
         return request
+    check_enums(request.create_request)
     create = clip_watch(request.create_request)
     return request if create is request.create_request else rpc_pb2.WatchRequest(create_request=create)
 
@@ -183,6 +195,9 @@ def _changed(method: _Method, path: bytes, message: bytes, outcome: Message | Ga
     own = outcome.SerializeToString()
     if method.is_stream:
         return Edit(own)
+    if path == _OBSERVE:
+        name = method.request.DESCRIPTOR.full_name
+        return Refuse(Code.UNIMPLEMENTED, f"this {name} can be read in more than one way: write each field once")
     work = PlainCall(path, outcome)
     return Edit(own, work) if len(own) == len(message) else HandOver(work)
 
@@ -193,6 +208,6 @@ def _undecodable(method: _Method) -> Refuse:
 
 
 def _refusal(method: _Method, finding: Finding) -> Refuse:
-    if finding.verdict is Verdict.MALFORMED:
+    if finding.reading is Reading.MALFORMED:
         return _undecodable(method)
     return Refuse(Code.UNIMPLEMENTED, f"{finding.message} has a field {finding.number} that this version does not know")

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from greenroom.core.keyspace import InstanceId
 from greenroom.core.record import Record
+from greenroom.core.rollout_holds import RolloutHold
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,12 +28,15 @@ class Changes:
     instances: frozenset[InstanceId] = frozenset()
     expired: tuple[Expired, ...] = ()
     everything: bool = False
+    ended_holds: tuple[RolloutHold, ...] = ()
+    """Rollout holds that vanished, lifted or expired."""
 
     def __or__(self, later: "Changes") -> "Changes":
         return Changes(
             self.instances | later.instances,
             self.expired + later.expired,
             self.everything or later.everything,
+            self.ended_holds + later.ended_holds,
         )
 
 

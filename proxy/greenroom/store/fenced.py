@@ -7,11 +7,12 @@ the same revisions. A lost fence is no error, it means reading again; only time 
 import asyncio
 import random
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 import grpc
 
+from greenroom.core import record as records
 from greenroom.core.keyspace import InstanceId, Key
 from greenroom.core.record import Record
 from greenroom.core.snapshot import Snapshot, read_request, snapshot_from
@@ -105,6 +106,8 @@ class _Attempt:
         self._deadline, self._on_lost_fence = deadline, on_lost_fence
         self._keys: tuple[Key, ...] = ()
         self._last_error: grpc.aio.AioRpcError | None = None
+        self._unanswered: list[CarriedOut] = []
+        """What Txns without an answer did, if they happened. Their revision is the one of the record before them."""
 
     async def once(self) -> CarriedOut | Unchanged | None:
         """Reads, plans and writes; None where it must be tried again."""
@@ -120,6 +123,8 @@ class _Attempt:
         snapshot = await read_snapshot(
             self._upstream, self._instance, self._keys, timeout_seconds=self._remaining_seconds()
         )
+        if (happened := self._happened(snapshot)) is not None:
+            return happened
         plan = self._planner(snapshot, self._clock())
         if isinstance(plan, MoreKeys):
             self._keys = snapshot.read_again()
@@ -129,13 +134,31 @@ class _Attempt:
         return await self._write(snapshot, plan)
 
     async def _write(self, snapshot: Snapshot, plan: Planned) -> CarriedOut | None:
-        answer = await self._upstream.txn(plan.txn, timeout_seconds=self._remaining_seconds())
+        assert snapshot.record is not None, "a plan was made for an instance without a record"
+        done = CarriedOut(self._instance, snapshot.record, plan.record, plan.effect, snapshot.record_revision)
+        try:
+            answer = await self._upstream.txn(plan.txn, timeout_seconds=self._remaining_seconds())
+        except grpc.aio.AioRpcError:
+            self._unanswered.append(done)
+            raise
         if not answer.succeeded:
             self._last_error = None
             self._on_lost_fence()
             return None
-        assert snapshot.record is not None, "a plan was made for an instance without a record"
-        return CarriedOut(self._instance, snapshot.record, plan.record, plan.effect, answer.header.revision)
+        return replace(done, revision=answer.header.revision)
+
+    def _happened(self, snapshot: Snapshot) -> CarriedOut | None:
+        """The Txn without an answer that was carried out: what it would have left is there, which was not before.
+
+        Times and names in a record make it this Txn's own. Where the record went on meanwhile, that cannot be told.
+        """
+        if not self._unanswered or snapshot.record is None:
+            return None
+        left = records.encode(snapshot.record)
+        for sent in self._unanswered:
+            if snapshot.record_revision != sent.revision and records.encode(sent.record) == left:
+                return replace(sent, revision=snapshot.record_revision)
+        return None
 
     def _remaining_seconds(self) -> float:
         """How long the next call may take; raises when the time is up."""

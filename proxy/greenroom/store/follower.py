@@ -70,12 +70,6 @@ class Follower:
             while not self.ready:
                 await changes.next()
 
-    async def wait_revision(self, revision: int) -> None:
-        """Returns once the mirror shows `revision`, which must be one of a write to the reserved area."""
-        with self.subscribe() as changes:
-            while self._revision < revision:
-                await changes.next()
-
     def synced(self, changes: Changes, revision: int) -> None:
         """The reserved area was read as a whole."""
         self._synced_since = self._synced_since or self._clock()

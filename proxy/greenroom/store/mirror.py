@@ -63,6 +63,11 @@ class Mirror:
         """Instances whose record this version cannot read, and why."""
         return self._unreadable
 
+    @property
+    def knows_addresses(self) -> bool:
+        """Whether any template says where instances tell their address."""
+        return bool(self._instance_records)
+
     def instances(self) -> Iterable[MirroredInstance]:
         """Every instance with a readable record."""
         return [self._mirrored(instance, *stored) for instance, stored in self._records.items()]
@@ -79,7 +84,7 @@ class Mirror:
 
     def replace(self, kvs: Sequence[kv_pb2.KeyValue]) -> Changes:
         """The whole reserved area as it is: what is not in it is gone."""
-        before = dict(self._records)
+        before, holds_before = dict(self._records), dict(self._rollout_holds)
         self._records.clear()
         self._unreadable.clear()
         self._held.clear()
@@ -92,7 +97,8 @@ class Mirror:
             for instance, (record, _) in before.items()
             if instance not in self._records and instance not in self._unreadable
         )
-        return Changes(expired=tuple(gone), everything=True)
+        ended = (hold for key, hold in holds_before.items() if key not in self._rollout_holds)
+        return Changes(expired=tuple(gone), everything=True, ended_holds=tuple(ended))
 
     def apply(self, events: Iterable[kv_pb2.Event]) -> Changes:
         """Events of the reserved area."""
@@ -138,8 +144,8 @@ class Mirror:
         if key.startswith(SHADOWS):
             return self._delete_shadow(key)
         if key.startswith(ROLLOUT_HOLDS):
-            self._rollout_holds.pop(key, None)
-            return Changes(everything=True)
+            ended = self._rollout_holds.pop(key, None)
+            return Changes(everything=True, ended_holds=(ended,) if ended else ())
         return NOTHING
 
     def _put_record(self, kv: kv_pb2.KeyValue) -> Changes:

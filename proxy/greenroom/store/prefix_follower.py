@@ -13,7 +13,7 @@ import grpc
 from greenroom.core.keyspace import prefix_end
 from greenroom.pb.etcd import kv_pb2, rpc_pb2
 from greenroom.store.backoff import Backoff
-from greenroom.store.upstream import Upstream, WatchStream
+from greenroom.store.upstream import Upstream, WatchStream, why
 
 PAGE_KEYS = 100
 """Keys a Range: held cards can have hundreds of KiB each."""
@@ -59,7 +59,7 @@ class PrefixFollower:
             await asyncio.sleep(self._backoff.next_seconds())
 
     def _went_away(self, error: Exception) -> None:
-        reason = f"{error.code().name}: {error.details()}" if isinstance(error, grpc.aio.AioRpcError) else str(error)
+        reason = why(error, RANGE_SECONDS)
         if not self._is_away:
             self._is_away = True
             self._log.warning("follower.away", reason=reason)

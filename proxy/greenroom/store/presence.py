@@ -17,13 +17,16 @@ from greenroom.core.keyspace import FIRST_CLIENT_KEY, ROOT, TEMPLATES_DIGEST, Ke
 from greenroom.errors import StartError
 from greenroom.pb.etcd import kv_pb2, rpc_pb2
 from greenroom.store.backoff import Backoff
-from greenroom.store.upstream import Upstream
+from greenroom.store.upstream import Upstream, why
 
 PROXIES = Key(ROOT + b"proxies/")
 TTL_SECONDS = 15
 """A proxy that was killed counts as present for so long."""
 BEAT_SECONDS = TTL_SECONDS / 3
 CALL_SECONDS = 5.0
+TRY_SECONDS = 3.0
+"""For one beat. After a beat that was missed there is time for two more such tries before the lease ends."""
+LONGEST_PAUSE_SECONDS = 1.0
 
 
 async def refuse_foreign_keys(upstream: Upstream) -> None:
@@ -39,7 +42,7 @@ async def refuse_foreign_keys(upstream: Upstream) -> None:
 
 
 class Presence:
-    """This proxy's registration, on a lease of its own. `address` is where operators reach its control API."""
+    """This proxy's registration, on a lease of its own. `address` is that of its control API, on the machine `host`."""
 
     def __init__(
         self,
@@ -48,6 +51,7 @@ class Presence:
         policy_digest: str,
         templates_digest: str,
         address: str,
+        host: str,
         version: str,
         log: Any,
         proxy_id: str | None = None,
@@ -56,9 +60,12 @@ class Presence:
         self._templates = templates_digest
         self._policy = policy_digest
         self.proxy_id = proxy_id or secrets.token_hex(4)
-        said = {"policy": policy_digest, "templates": templates_digest, "address": address, "version": version}
-        self._value = json.dumps(said).encode()
+        said = {"policy": policy_digest, "templates": templates_digest, "address": address, "host": host}
+        self._value = json.dumps({**said, "version": version}).encode()
         self._lease = 0
+        self._alive_until = 0.0
+        self._why_not = "it did not register yet"
+        self._is_away = False
 
     @property
     def key(self) -> Key:
@@ -67,45 +74,79 @@ class Presence:
 
     async def register(self) -> None:
         """Registers, if the templates allow it: StartError says which proxies run with others, and what to do."""
+        start = _time()
         grant = rpc_pb2.LeaseGrantRequest(TTL=TTL_SECONDS)
         self._lease = (await self._upstream.lease_grant(grant, timeout_seconds=CALL_SECONDS)).ID
         others = await self._register_on_lease()
+        self._alive_until = start + TTL_SECONDS
         for name, said in others.items():
             if said.get("policy") != self._policy:
-                self._log.warning("policy.differs", proxy=name, address=said.get("address"))
+                self._log.warning("policy.differs", proxy=name, address=said.get("address"), host=said.get("host"))
 
     async def run(self) -> None:
         """Keeps the registration alive until cancelled; StartError where another's templates took over meanwhile."""
-        backoff = Backoff()
+        backoff, pause = Backoff(longest_seconds=LONGEST_PAUSE_SECONDS), BEAT_SECONDS
         while True:
+            await asyncio.sleep(pause)
             try:
-                await asyncio.sleep(BEAT_SECONDS)
-                async with asyncio.timeout(CALL_SECONDS):
-                    if not await self._beat():
-                        self._log.warning("presence.lost", proxy=self.proxy_id)
-                        await self.register()
-                backoff.reset()
+                async with asyncio.timeout(TRY_SECONDS):
+                    await self._stay()
             except (grpc.aio.AioRpcError, TimeoutError) as error:
-                self._log.warning("presence.away", reason=str(error) or type(error).__name__)
-                await asyncio.sleep(backoff.next_seconds())
+                self._went_away(error)
+                pause = backoff.next_seconds()
+            else:
+                self._came_back()
+                backoff.reset()
+                pause = BEAT_SECONDS
+
+    @property
+    def why_not_ready(self) -> str | None:
+        """Why others do not see this proxy, for people; None while it is registered, as far as is known."""
+        is_registered = self._alive_until > _time()
+        return None if is_registered else f"this proxy is not registered in etcd: {self._why_not}"
+
+    async def _stay(self) -> None:
+        """One beat, and a new registration where the last one is gone, or was not completed."""
+        if self._alive_until:
+            if await self._beat():
+                return
+            self._alive_until, self._why_not = 0.0, "its lease ended"
+            self._log.warning("presence.lost", proxy=self.proxy_id)
+        await self.register()
+
+    def _went_away(self, error: Exception) -> None:
+        """Told when it begins, not with each beat that fails."""
+        self._why_not = why(error, TRY_SECONDS)
+        if not self._is_away:
+            self._is_away = True
+            self._log.warning("presence.away", proxy=self.proxy_id, reason=self._why_not)
+
+    def _came_back(self) -> None:
+        if self._is_away:
+            self._is_away = False
+            self._log.info("presence.back", proxy=self.proxy_id)
 
     async def close(self) -> None:
         """Ends the registration at once, so that proxies with other templates need not wait for its lease."""
         if not self._lease:
             return
         request = rpc_pb2.LeaseRevokeRequest(ID=self._lease)
-        self._lease = 0
+        self._lease, self._alive_until = 0, 0.0
         try:
             await self._upstream.lease_revoke(request, timeout_seconds=CALL_SECONDS)
         except grpc.aio.AioRpcError as error:
-            self._log.warning("presence.not_revoked", reason=error.details())
+            self._log.warning("presence.not_revoked", reason=why(error, CALL_SECONDS))
 
     async def _beat(self) -> bool:
         """One keepalive; whether the lease is still there."""
+        start = _time()
         async with self._upstream.lease_keep_alive() as stream:
             await stream.write(rpc_pb2.LeaseKeepAliveRequest(ID=self._lease))
             answer = await stream.read()
-        return answer is not None and answer.TTL > 0
+        if answer is None or answer.TTL <= 0:
+            return False
+        self._alive_until = start + answer.TTL
+        return True
 
     async def _register_on_lease(self) -> dict[str, dict[str, Any]]:
         """The other proxies, by id."""
@@ -135,12 +176,21 @@ class Presence:
         )
 
     def _disagreement(self, others: dict[str, dict[str, Any]]) -> StartError:
-        named = ", ".join(f"{name} at {said.get('address', 'unknown')}" for name, said in sorted(others.items()))
+        named = ", ".join(f"{name} at {_place(said)}" for name, said in sorted(others.items()))
         return StartError(
             f"other proxies serve this etcd with other key templates: {named}. All must gate the same keys: start this "
             "one with their preset, templates and hold, or stop them first (one that was killed counts as present for "
             f"{TTL_SECONDS} s)"
         )
+
+
+def _place(said: dict[str, Any]) -> str:
+    """Where another proxy runs: its control address alone may be one of each machine's own."""
+    return f"{said.get('address', 'an unknown address')} on {said.get('host', 'an unknown host')}"
+
+
+def _time() -> float:
+    return asyncio.get_running_loop().time()
 
 
 def _templates_are(digest: str) -> rpc_pb2.Compare:

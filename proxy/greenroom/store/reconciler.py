@@ -19,10 +19,10 @@ from greenroom.core.keyspace import InstanceId
 from greenroom.errors import GreenroomError, UnknownInstance
 from greenroom.store.backoff import Backoff
 from greenroom.store.changes import Changes, Subscription
-from greenroom.store.fenced import CarriedOut, Clock, carry_out
+from greenroom.store.fenced import DEADLINE_SECONDS, CarriedOut, Clock, carry_out
 from greenroom.store.follower import Follower
 from greenroom.store.schedule import Schedule
-from greenroom.store.upstream import Upstream
+from greenroom.store.upstream import Upstream, why
 
 MAX_CONCURRENT = 8
 """Operations under way at once: after a cluster-wide lift there may be thousands due."""
@@ -136,7 +136,7 @@ class Reconciler:
             # Its lease ended meanwhile: nothing is left to do, and nothing to tell.
             return False
         except (GreenroomError, grpc.aio.AioRpcError) as error:
-            self._log.warning("reconciler.retries", instance=instance, reason=_words(error))
+            self._log.warning("reconciler.retries", instance=instance, reason=why(error, DEADLINE_SECONDS))
             return False
         except Exception:
             # The outermost frame of one instance: a bug met on it must not stop the others' releases.
@@ -150,9 +150,3 @@ class Reconciler:
         """The mirror usually tells sooner; this is for failures, and for a mirror that is behind."""
         backoff = self._retries.setdefault(instance, Backoff(FIRST_RETRY_SECONDS, LONGEST_RETRY_SECONDS))
         return self._clock() + timedelta(seconds=backoff.next_seconds())
-
-
-def _words(error: Exception) -> str:
-    if isinstance(error, grpc.aio.AioRpcError):
-        return f"{error.code().name}: {error.details()}"
-    return str(error)

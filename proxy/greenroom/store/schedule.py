@@ -5,9 +5,12 @@ from datetime import datetime
 
 from greenroom.core.keyspace import InstanceId
 
+MAX_OLD_ENTRIES = 64
+"""So many entries of no more use may lie in the heap, besides as many as there are due times."""
+
 
 class Schedule:
-    """One due time an instance at most. Old entries stay in the heap and are skipped when they come up."""
+    """One due time an instance at most. Old entries stay in the heap until they come up, or are too many."""
 
     def __init__(self) -> None:
         self._heap: list[tuple[datetime, InstanceId]] = []
@@ -21,10 +24,7 @@ class Schedule:
         if self._due.get(instance) != due:
             self._due[instance] = due
             heapq.heappush(self._heap, (due, instance))
-
-    def forget(self, instance: InstanceId) -> None:
-        """No need to look again."""
-        self._due.pop(instance, None)
+            self._drop_old_entries()
 
     def next_due(self) -> datetime | None:
         """The earliest due time; None where nothing is scheduled."""
@@ -39,3 +39,9 @@ class Schedule:
             instances.append(heapq.heappop(self._heap)[1])
             del self._due[instances[-1]]
         return instances
+
+    def _drop_old_entries(self) -> None:
+        """Builds the heap anew where most of it is old: an instance that changes often has a far deadline each time."""
+        if len(self._heap) > 2 * len(self._due) + MAX_OLD_ENTRIES:
+            self._heap = [(due, instance) for instance, due in self._due.items()]
+            heapq.heapify(self._heap)

@@ -4,40 +4,26 @@ The rule: nothing is added and nothing explained. etcd's errors come out as grpc
 and trailers, and every call ends with its caller: an abandoned grpc.aio call never ends and is never collected.
 """
 
-import ipaddress
-from collections.abc import AsyncIterator, Iterator, Sequence
-from contextlib import asynccontextmanager, contextmanager
+import copy
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
 from typing import Generic, TypeVar, cast
 
 import grpc
 from google.protobuf.message import Message
 
 from greenroom.pb.etcd import rpc_pb2
+from greenroom.store.channels import Address, Channels
 
-Address = tuple[str, int]
 Metadata = Sequence[tuple[str, str | bytes]]
 
-CHANNEL_OPTIONS: tuple[tuple[str, int], ...] = (
-    # A Range or a watch's backlog can be of any size; etcd judges what it takes.
-    ("grpc.max_receive_message_length", -1),
-    # etcd takes pings no oftener than every 5 s. Without them a machine that vanished would never be noticed.
-    ("grpc.keepalive_time_ms", 10_000),
-    ("grpc.keepalive_timeout_ms", 5_000),
-    # gRPC waits by this one for a ping's answer, a minute by default, whatever the one above says.
-    ("grpc.http2.ping_timeout_ms", 5_000),
-    ("grpc.http2.max_pings_without_data", 0),
-    # Within a second or two of etcd's return, calls work again.
-    ("grpc.initial_reconnect_backoff_ms", 100),
-    ("grpc.min_reconnect_backoff_ms", 2_000),
-    ("grpc.max_reconnect_backoff_ms", 2_000),
-    # A write that may have happened is not sent twice behind the planner's back.
-    ("grpc.enable_retries", 0),
-    ("grpc.enable_http_proxy", 0),
-    ("grpc.use_local_subchannel_pool", 1),
-)
+MAX_WHY_CHARACTERS = 200
+"""gRPC lists every address that it tried; nobody reads further than this."""
 
 RequestT = TypeVar("RequestT", bound=Message)
 AnswerT = TypeVar("AnswerT", bound=Message)
+GivenT = TypeVar("GivenT")
+FoundT = TypeVar("FoundT")
 
 
 class Stream(Generic[RequestT, AnswerT]):
@@ -68,17 +54,25 @@ class Upstream:
     """Calls to one etcd cluster. Made inside the running event loop; `close` ends it."""
 
     def __init__(self, addresses: Sequence[Address]) -> None:
-        self._targets = targets(addresses)
-        self._channels = [grpc.aio.insecure_channel(target, options=CHANNEL_OPTIONS) for target in self._targets]
-        self._current = 0
+        self._channels = Channels(addresses)
+        self._waits = False
 
     def __repr__(self) -> str:
-        return f"Upstream({self._targets[self._current]})"
+        return f"Upstream({self._channels.target})"
+
+    def for_clients(self) -> "Upstream":
+        """The same connections, for calls that are made on a client's behalf.
+
+        An etcd that is back already is waited for: gRPC leaves up to two seconds between its tries, in which calls fail
+        though a client that came a moment before found etcd through the relay, and workers give up at the first error.
+        """
+        view = copy.copy(self)
+        view._waits = True
+        return view
 
     async def close(self) -> None:
         """Ends every call and the connections."""
-        for channel in self._channels:
-            await channel.close()
+        await self._channels.close()
 
     async def txn(
         self, request: rpc_pb2.TxnRequest, *, metadata: Metadata = (), timeout_seconds: float | None = None
@@ -135,6 +129,12 @@ class Upstream:
         """Maintenance/Status of whichever member the channel is connected to."""
         return await self._call("Maintenance/Status", request, rpc_pb2.StatusResponse, metadata, timeout_seconds)
 
+    async def plain(
+        self, path: str, request: bytes, *, metadata: Metadata = (), timeout_seconds: float | None = None
+    ) -> bytes:
+        """Any unary call, by its path as on the wire (`/package.Service/Method`); request and answer are bytes."""
+        return await self._unary(path, request, _same, _same, metadata, timeout_seconds)
+
     @asynccontextmanager
     async def watch(self, *, metadata: Metadata = ()) -> AsyncIterator[WatchStream]:
         """Watch/Watch, cancelled at the end of the block."""
@@ -157,9 +157,22 @@ class Upstream:
         metadata: Metadata,
         timeout_seconds: float | None,
     ) -> AnswerT:
-        with self._moving_on() as channel:
-            start = channel.unary_unary(_path(method), type(request).SerializeToString, answer_type.FromString)
-            call = start(request, metadata=tuple(metadata), timeout=timeout_seconds)
+        write, read = type(request).SerializeToString, answer_type.FromString
+        return await self._unary(_path(method), request, write, read, metadata, timeout_seconds)
+
+    async def _unary(
+        self,
+        path: str,
+        request: GivenT,
+        write: Callable[[GivenT], bytes],
+        read: Callable[[bytes], FoundT],
+        metadata: Metadata,
+        timeout_seconds: float | None,
+    ) -> FoundT:
+        if self._waits:
+            timeout_seconds = await self._channels.wait_ready(timeout_seconds)
+        with self._channels.current() as channel:
+            call = channel.unary_unary(path, write, read)(request, metadata=tuple(metadata), timeout=timeout_seconds)
             try:
                 return await call
             finally:
@@ -169,7 +182,7 @@ class Upstream:
     async def _stream(
         self, method: str, request_type: type[RequestT], answer_type: type[AnswerT], metadata: Metadata
     ) -> AsyncIterator[Stream[RequestT, AnswerT]]:
-        with self._moving_on() as channel:
+        with self._channels.current() as channel:
             start: grpc.aio.StreamStreamMultiCallable[RequestT, AnswerT] = channel.stream_stream(
                 _path(method), request_type.SerializeToString, answer_type.FromString
             )
@@ -179,32 +192,22 @@ class Upstream:
             finally:
                 call.cancel()
 
-    @contextmanager
-    def _moving_on(self) -> Iterator[grpc.aio.Channel]:
-        """The channel to use; the next one is used from here on where this one's etcd cannot be reached."""
-        used = self._current
-        try:
-            yield self._channels[used]
-        except grpc.aio.AioRpcError as error:
-            if error.code() is grpc.StatusCode.UNAVAILABLE and used == self._current:
-                self._current = (used + 1) % len(self._channels)
-            raise
+
+def why(error: Exception, seconds: float | None = None) -> str:
+    """An error of a call, in one short line for logs; `seconds` is how long an answer was waited for."""
+    if isinstance(error, TimeoutError) or _is_late(error):
+        return f"no answer within {seconds:g} s" if seconds else "no answer in time"
+    said = f"{error.code().name}: {error.details()}" if isinstance(error, grpc.aio.AioRpcError) else str(error)
+    flat = " ".join(said.split()) or type(error).__name__
+    return flat if len(flat) <= MAX_WHY_CHARACTERS else f"{flat[: MAX_WHY_CHARACTERS - 1]}…"
 
 
-def targets(addresses: Sequence[Address]) -> list[str]:
-    """gRPC's names for etcd's addresses: literal ones as one target that it tries in turn, host names one each."""
-    families = {_family(host) for host, _ in addresses}
-    joined = [f"[{host}]:{port}" if ":" in host else f"{host}:{port}" for host, port in addresses]
-    if families in ({"ipv4"}, {"ipv6"}):
-        return [f"{families.pop()}:{','.join(joined)}"]
-    return [f"{_family(host)}:{address}" for (host, _), address in zip(addresses, joined, strict=True)]
+def _is_late(error: Exception) -> bool:
+    return isinstance(error, grpc.aio.AioRpcError) and error.code() is grpc.StatusCode.DEADLINE_EXCEEDED
 
 
-def _family(host: str) -> str:
-    try:
-        return f"ipv{ipaddress.ip_address(host).version}"
-    except ValueError:
-        return "dns"
+def _same(message: bytes) -> bytes:
+    return message
 
 
 def _path(method: str) -> str:

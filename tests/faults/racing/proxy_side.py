@@ -40,6 +40,7 @@ def _actors(racer: Racer, told: Round) -> list[Coroutine[Any, Any, None]]:
         GATED_KEYS,
         POLICY,
         clock=racer.clock,
+        ungated=lambda *_: None,
         opened=lambda _: None,
         fence_lost=racer.fence_lost,
         advertise_url="http://127.0.0.1:2379",

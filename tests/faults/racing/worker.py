@@ -174,7 +174,7 @@ class RacingWorker:
         return await self._call(b"/etcdserverpb.KV/Txn", request, rpc_pb2.TxnResponse)
 
     async def _call(self, path: bytes, request: Message, answer_type: type[AnswerT]) -> AnswerT:
-        call = HandedOverCall(path, GatedCall(path, request), b"", (), CALL_SECONDS, self.racer.name)
+        call = HandedOverCall(path, GatedCall(path, request), (), CALL_SECONDS)
         answer = await self.handler(call)
         if answer.message is not None:
             return answer_type.FromString(answer.message)

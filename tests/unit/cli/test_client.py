@@ -6,7 +6,7 @@ from google.protobuf import any_pb2
 from google.rpc import error_details_pb2, status_pb2
 
 from greenroom.addresses import Address
-from greenroom.cli.client import in_words
+from greenroom.cli.client import CALL_SECONDS, CHANNEL_OPTIONS, ControlClient, in_words
 
 PLACE = Address("127.0.0.1", 2390)
 
@@ -33,6 +33,21 @@ class Failed(grpc.RpcError):
         return (("grpc-status-details-bin", status.SerializeToString()),)
 
 
+def test_no_call_goes_on_beyond_the_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`wait --timeout 1s` at a proxy that hangs took as long as one call may."""
+    monkeypatch.setattr("greenroom.cli.client.monotonic", lambda: 100.0)
+    with ControlClient(PLACE) as client:
+        assert client._timeout_seconds() == CALL_SECONDS
+        timeouts = []
+        for client.deadline in (1000.0, 100.5, 99.0):
+            timeouts.append(client._timeout_seconds())
+    assert timeouts == [CALL_SECONDS, 0.5, 0.0]
+
+
+def test_an_answer_may_be_of_any_size() -> None:
+    assert ("grpc.max_receive_message_length", -1) in CHANNEL_OPTIONS
+
+
 def test_what_the_proxy_says_is_passed_on_with_advice() -> None:
     error = in_words(Failed(grpc.StatusCode.FAILED_PRECONDITION, "attempt 1 is stale", "STALE_ATTEMPT"), PLACE)
     assert str(error).startswith("attempt 1 is stale (the worker changed what is checked")
@@ -46,7 +61,9 @@ def test_a_reason_without_advice_is_passed_on_as_it_is() -> None:
 
 @pytest.mark.parametrize("code", [grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED])
 def test_nobody_there_says_where_it_asked_and_how_to_ask_elsewhere(code: grpc.StatusCode) -> None:
-    said = str(in_words(Failed(code, "failed to connect to all addresses"), PLACE))
+    error = in_words(Failed(code, "failed to connect to all addresses"), PLACE)
+    assert error.may_pass
+    said = str(error)
     assert said.startswith("no control API answers at 127.0.0.1:2390")
     assert "--control or GREENROOM_CONTROL" in said
 

@@ -35,9 +35,9 @@ def test_nothing_is_said_as_such() -> None:
 def test_what_a_held_instance_waits_for() -> None:
     assert waits_for(shown(), NOW) == "smoke (14m left)"
     assert waits_for(shown(gates={"smoke": "ERROR", "a": "PASSED"}), NOW) == "smoke (14m left)"
-    assert waits_for(shown(gates={"smoke": "PASSED"}, rollout_hold="h1"), NOW) == "a rollout hold to be lifted"
+    assert waits_for(shown(gates={"smoke": "PASSED"}, rollout_hold="h1"), NOW) == "rollout hold h1 to be lifted"
     both = waits_for(shown(rollout_hold="h1"), NOW)
-    assert both == "smoke (14m left) and a rollout hold to be lifted"
+    assert both == "smoke (14m left) and rollout hold h1 to be lifted"
     assert waits_for(shown(gates={"smoke": "PASSED"}), NOW) == "its release"
 
 
@@ -63,3 +63,8 @@ def test_a_change_is_one_line() -> None:
         "6177a228983c0b2b HELD tiny at 127.0.0.1:46537, smoke pending, waits for smoke (14m left)"
     )
     assert one_line(shown(state="RELEASED", gates={}, address=""), NOW) == "6177a228983c0b2b RELEASED tiny"
+
+
+def test_a_gate_that_was_open_when_another_failed_is_not_decided() -> None:
+    instance = shown(state="REJECTED", gates={"latency": "PENDING", "smoke": "FAILED"})
+    assert "latency not decided, smoke failed" in one_line(instance, NOW)

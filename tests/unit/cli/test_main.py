@@ -33,8 +33,18 @@ def test_help_is_no_error(capsys: pytest.CaptureFixture[str]) -> None:
         (["verdict", "a", "smoke", "failed"], CALLED_WRONGLY, "--reason is not given"),
         (["instances", "--control", "x"], CALLED_WRONGLY, "--control 'x': is no host:port"),
         (["serve", "--listen", "x", "--gate", "a=1s"], CALLED_WRONGLY, "--listen 'x': is no host:port"),
+        (["instance", ""], CALLED_WRONGLY, "ID '': is empty"),
+        (["wait", "0x"], CALLED_WRONGLY, "ID '0x': is empty"),
+        (["wait", "--model", ""], CALLED_WRONGLY, "--model '': is empty"),
+        (["verdict", "", "smoke", "pass"], CALLED_WRONGLY, "ID '': is empty"),
+        (["verdict", "smoke", "pass", "--address", ""], CALLED_WRONGLY, "--address '': is empty"),
+        (["rollout-hold", "lift", ""], CALLED_WRONGLY, "ID '': is empty"),
         (["instances"], FAILED, "no control API answers at 127.0.0.1:1"),
-        (["wait", "x", "--timeout", "1s"], FAILED, "no control API answers at 127.0.0.1:1"),
+        (
+            ["wait", "x", "--timeout", "1s"],
+            124,
+            "id 'x' did not appear within 1s: no control API answers at 127.0.0.1:1",
+        ),
     ],
 )
 def test_an_error_is_one_line(arguments: list[str], code: int, said: str, capsys: pytest.CaptureFixture[str]) -> None:

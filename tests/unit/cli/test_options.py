@@ -5,7 +5,8 @@ import io
 import pytest
 from rich.console import Console
 
-from greenroom.cli.options import DEFAULT_CONTROL, connect, control_again, duration, myself, painted, say
+from greenroom.addresses import DEFAULT_CONTROL
+from greenroom.cli.options import connect, control_again, duration, myself, painted, say
 from greenroom.errors import SettingsError
 
 
@@ -24,8 +25,12 @@ def test_printed_commands_name_the_control_port_only_where_they_must(monkeypatch
     monkeypatch.delenv("GREENROOM_CONTROL", raising=False)
     assert control_again(DEFAULT_CONTROL) == ""
     assert control_again("127.0.0.1:9") == " --control 127.0.0.1:9"
+    assert control_again("[::1]:9") == " --control '[::1]:9'"
     monkeypatch.setenv("GREENROOM_CONTROL", "127.0.0.1:9")
     assert control_again("127.0.0.1:9") == ""
+    assert control_again(DEFAULT_CONTROL) == f" --control {DEFAULT_CONTROL}"
+    monkeypatch.setenv("GREENROOM_CONTROL", "")
+    assert control_again(DEFAULT_CONTROL) == ""
 
 
 def test_whoever_asks_is_named_for_the_trail(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,9 +2,8 @@
 
 import pytest
 
-from greenroom.cli.client import ControlError
-from greenroom.cli.verdict import _status, _taken_apart, in_words
-from greenroom.errors import SettingsError
+from greenroom.cli.verdict import _status, _taken_apart, in_words, report_on
+from greenroom.errors import ControlError, SettingsError
 from greenroom.pb.control.v1 import control_pb2 as pb
 from tests.support.shown import shown
 
@@ -50,6 +49,12 @@ def test_a_gate_that_is_not_there_is_told_with_those_that_are() -> None:
             "smoke passed (attempt 2 of 6177a228983c0b2b): stored; still to be decided: latency",
         ),
         (
+            pb.DECISION_RECORDED,
+            shown(gates={"smoke": "PASSED", "latency": "PENDING"}, rollout_hold="h1"),
+            "smoke passed (attempt 2 of 6177a228983c0b2b): stored; still to be decided: latency; "
+            "and to be lifted: rollout hold h1",
+        ),
+        (
             pb.DECISION_QUEUED,
             shown(gates={"smoke": "PASSED"}, rollout_hold="h1"),
             "smoke passed (attempt 2 of 6177a228983c0b2b): every gate passed, and it waits: "
@@ -68,11 +73,23 @@ def test_a_gate_that_is_not_there_is_told_with_those_that_are() -> None:
     ],
 )
 def test_what_followed(decision: "pb.Decision.ValueType", instance: pb.Instance, said: str) -> None:
-    assert in_words(pb.ReportVerdictResponse(instance=instance, decision=decision), "smoke") == said
+    outcome = pb.OUTCOME_FAILED if decision == pb.DECISION_REJECTED else pb.OUTCOME_PASSED
+    request = report_on(instance, "smoke", outcome, "", "ann")
+    assert in_words(request, pb.ReportVerdictResponse(instance=instance, decision=decision)) == said
+
+
+def test_what_was_sent_is_told_and_not_what_it_became_meanwhile() -> None:
+    """Between the verdict and the answer a worker can change its card: another attempt, pending again."""
+    request = report_on(shown(), "smoke", pb.OUTCOME_INCONCLUSIVE, "no route", "ann")
+    later = shown()
+    later.gates[0].attempt = 3
+    said = in_words(request, pb.ReportVerdictResponse(instance=later, decision=pb.DECISION_RECORDED))
+    assert said.startswith("smoke inconclusive (attempt 2 of 6177a228983c0b2b): stored")
 
 
 def test_a_repeated_verdict_is_told_as_such() -> None:
     answer = pb.ReportVerdictResponse(
         instance=shown(gates={"smoke": "PASSED"}), decision=pb.DECISION_RELEASED, repeated_verdict=True
     )
-    assert "as had been said before" in in_words(answer, "smoke")
+    request = report_on(shown(), "smoke", pb.OUTCOME_PASSED, "", "ann")
+    assert "as had been said before" in in_words(request, answer)

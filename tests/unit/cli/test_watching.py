@@ -30,6 +30,14 @@ def test_an_address_that_became_known_is_a_change() -> None:
     assert len(changes(before, after, OutputFormat.TABLE)) == 1  # type: ignore[arg-type]
 
 
+def test_one_that_left_the_filter_is_told_in_its_new_state() -> None:
+    """`--state held --watch` told every release as "gone … HELD"."""
+    released = shown("a1", state="RELEASED", gates={"smoke": "PASSED"})
+    before = by_id(shown("a1"), shown("b2"))
+    lines = changes(before, {}, OutputFormat.TABLE, by_id(released))  # type: ignore[arg-type]
+    assert [line.split()[1:4] for line in lines] == [["changed", "a1", "RELEASED"], ["gone", "b2", "HELD"]]
+
+
 def test_for_programs_each_line_is_an_object() -> None:
     (line,) = changes({}, by_id(shown("a1")), OutputFormat.JSON)  # type: ignore[arg-type]
     said = json.loads(line)

@@ -6,14 +6,14 @@ from greenroom.control.http import Readiness, http_app
 from greenroom.control.metrics import Metrics
 from greenroom.store.mirror import Mirror
 from tests.support.control_side import GATED, MovableClock
-from tests.support.mirroring import fed_follower, unconnected
+from tests.support.mirroring import unconnected
 
 
 class Known(Readiness):
     """Readiness without asking etcd."""
 
     def __init__(self, *reasons: str) -> None:
-        super().__init__(fed_follower([]), unconnected())
+        super().__init__((), unconnected())
         self._reasons = list(reasons)
 
     async def reasons(self) -> list[str]:

@@ -63,6 +63,23 @@ def test_rejections_tell_a_reporter_from_the_clock() -> None:
     assert value(metrics, "gate_duration_seconds_count", gate="smoke", outcome="deadline") == 1
 
 
+def test_verdicts_and_rejections_are_there_before_the_first_one() -> None:
+    """A rate over a series that begins at 1 shows nothing."""
+    metrics = metrics_of()
+    for outcome in Outcome:
+        assert value(metrics, "verdicts_total", gate="smoke", outcome=outcome.value) == 0
+    assert [value(metrics, "rejections_total", cause=cause) for cause in ("verdict", "deadline")] == [0, 0]
+    assert (value(metrics, "releases_total"), value(metrics, "ungated_writes_total")) == (0, 0)
+
+
+def test_there_is_no_second_series_of_when_one_began() -> None:
+    metrics = metrics_of()
+    metrics.verdict_given("smoke", "passed")
+    metrics.ungated_write()
+    assert value(metrics, "ungated_writes_total") == 1
+    assert b"_created" not in generate_latest(metrics.registry)
+
+
 def test_expiries_are_counted_by_their_last_state() -> None:
     metrics = metrics_of()
     metrics.expired(Expired(ONE, held_record(ONE)))

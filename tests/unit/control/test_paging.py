@@ -1,11 +1,21 @@
 """Pages: every item once, whatever comes and goes between two of them."""
 
 import pytest
+from google.protobuf.wrappers_pb2 import StringValue
 from hypothesis import given
 from hypothesis import strategies as st
 
+from greenroom.control import paging
 from greenroom.control.paging import page_of
 from greenroom.errors import InvalidRequest
+
+
+def message(item: str) -> StringValue:
+    return StringValue(value=item)
+
+
+def texts(page: list[StringValue]) -> list[str]:
+    return [one.value for one in page]
 
 
 def place(item: str) -> tuple[str, ...]:
@@ -17,27 +27,40 @@ def test_the_pages_together_are_the_sorted_list(items: set[str], size: int) -> N
     seen: list[str] = []
     token = ""
     while True:
-        page, token = page_of(items, place, size=size, token=token)
+        page, token = page_of(items, place, message, size=size, token=token)
         assert len(page) <= size
-        seen += page
+        seen += texts(page)
         if not token:
             break
     assert seen == sorted(items, key=place)
 
 
 def test_an_item_that_leaves_takes_no_other_with_it() -> None:
-    page, token = page_of("abcd", place, size=2, token="")
-    assert page == ["a", "b"]
-    assert page_of("acd", place, size=2, token=token) == (["c", "d"], "")
+    page, token = page_of("abcd", place, message, size=2, token="")
+    assert texts(page) == ["a", "b"]
+    page, token = page_of("acd", place, message, size=2, token=token)
+    assert (texts(page), token) == (["c", "d"], "")
+
+
+def test_a_page_ends_before_it_is_too_large_and_one_that_is_too_large_alone_is_given(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(paging, "MAX_PAGE_BYTES", 30)
+    items = ["a" * 10, "b" * 10, "c" * 100, "d" * 10]
+    pages, token = [], ""
+    while not pages or token:
+        page, token = page_of(items, place, message, size=3, token=token)
+        pages.append(texts(page))
+    assert pages == [items[:2], items[2:3], items[3:]]
 
 
 def test_a_token_is_bound_to_its_filters() -> None:
-    _, token = page_of("abc", place, size=1, token="", filters="held")
+    _, token = page_of("abc", place, message, size=1, token="", filters="held")
     with pytest.raises(InvalidRequest, match="other filters"):
-        page_of("abc", place, size=1, token=token, filters="released")
+        page_of("abc", place, message, size=1, token=token, filters="released")
 
 
 @pytest.mark.parametrize("token", ["?", "e30=", "bnVsbA==", "W10=", "WyI5MmZhM2QzMSIsIDFd", "é"])
 def test_what_was_never_a_token_is_refused_in_words(token: str) -> None:
     with pytest.raises(InvalidRequest, match="page_token"):
-        page_of("abc", place, size=1, token=token)
+        page_of("abc", place, message, size=1, token=token)

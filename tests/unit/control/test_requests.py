@@ -1,5 +1,6 @@
 """What callers may ask, and how each mistake is named."""
 
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -63,8 +64,35 @@ def test_what_names_no_instance(name: str) -> None:
 
 def test_names_of_rollout_holds() -> None:
     assert rollout_hold_of("rolloutHolds/freeze") == "freeze"
-    with pytest.raises(InvalidRequest, match="rolloutHolds/"):
-        rollout_hold_of("instances/freeze")
+    for name in ("instances/freeze", "rolloutHolds/", "rolloutHolds/A", "rolloutHolds/" + "a" * 64):
+        with pytest.raises(InvalidRequest, match="rolloutHolds/"):
+            rollout_hold_of(name)
+
+
+@pytest.mark.parametrize("gate", ["", "Smoke", "smoke\n", "-smoke", "g" * 64])
+def test_what_no_policy_can_name_is_no_gate(gate: str) -> None:
+    with pytest.raises(InvalidRequest) as wrong:
+        verdict_report(report(gate=gate))
+    assert wrong.value.metadata == {"field": "gate"}
+    assert verdict_report(report(gate="a_b-" + "c" * 59)).gate.startswith("a_b-")
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [
+        lambda text: instance_of(f"instances/{text}"),
+        lambda text: instance_of(text),
+        lambda text: rollout_hold_of(f"rolloutHolds/{text}"),
+        lambda text: verdict_report(report(gate=text)),
+        lambda text: new_rollout_hold(hold(text), NOW),
+    ],
+)
+@pytest.mark.parametrize("character", ["a", "\U0001f6a7", "\0"])
+def test_of_a_long_value_an_error_shows_the_beginning(ask: Callable[[str], object], character: str) -> None:
+    with pytest.raises(InvalidRequest) as wrong:
+        ask(character * 5000)
+    assert len(str(wrong.value)) < 600
+    assert "…" in str(wrong.value)
 
 
 def test_a_rollout_hold_with_everything() -> None:

@@ -5,12 +5,16 @@ import pytest
 from greenroom.control.announce import Announcer
 from greenroom.control.metrics import Metrics
 from greenroom.control.service import ControlService
+from greenroom.core.keyspace import InstanceId
+from greenroom.core.transitions import Outcome, with_verdict
 from greenroom.errors import InvalidRequest, NotReady
 from greenroom.pb.control.v1 import control_pb2 as pb
 from greenroom.store.follower import Follower
 from tests.support.control_side import EventLog, MovableClock
-from tests.support.mirroring import ONE, TWO, fed_follower, held, unconnected
-from tests.support.registering import held_record
+from tests.support.mirroring import ONE, TWO, fed_follower, held, record_kv, unconnected
+from tests.support.registering import held_record, now
+
+GRPC_MAX_BYTES = 4 * 1024 * 1024
 
 
 def service_of(follower: Follower) -> ControlService:
@@ -39,3 +43,24 @@ async def test_an_instance_is_found_by_any_of_its_models() -> None:
     )
     found = await service.list_instances(pb.ListInstancesRequest(model="B"))
     assert [one.id for one in found.instances] == [TWO]
+
+
+async def test_a_page_of_long_reasons_is_small_enough_for_any_client_and_none_is_left_out() -> None:
+    """Each gate's reason can have 2 KiB, and is told again in the conditions: 500 instances pass 4 MiB."""
+    fleet = [InstanceId(f"{number:x}") for number in range(1, 501)]
+    gates = {"smoke": 900.0, "latency": 60.0, "accuracy": 60.0}
+    record = held_record(ONE, gates)
+    for gate in gates:
+        record = with_verdict(record, gate, 1, Outcome.ERROR, reason="x" * 2048, reporter="ci", now=now())
+    service = service_of(fed_follower([record_kv(instance, record) for instance in fleet]))
+    found: list[str] = []
+    request = pb.ListInstancesRequest(page_size=1000)
+    pages = 0
+    while not pages or request.page_token:
+        answer = await service.list_instances(request)
+        assert answer.ByteSize() < GRPC_MAX_BYTES
+        found += [one.id for one in answer.instances]
+        request.page_token = answer.next_page_token
+        pages += 1
+    assert sorted(found) == sorted(fleet)
+    assert pages > 1

@@ -1,10 +1,13 @@
 """Errors as a Status with one ErrorInfo."""
 
+import base64
+from urllib.parse import quote
+
 import grpc
 import pytest
 from google.rpc import error_details_pb2
 
-from greenroom.control.status import MAX_MESSAGE_BYTES, grpc_code, internal_error, status_of
+from greenroom.control.status import MAX_MESSAGE_BYTES, MAX_METADATA_BYTES, grpc_code, internal_error, status_of
 from greenroom.errors import FenceContended, GreenroomError, StaleAttempt, UnknownGate, UnknownInstance
 
 
@@ -59,6 +62,18 @@ def test_a_bug_tells_nothing_of_itself() -> None:
     assert (grpc_code(status), info(status).reason) == (grpc.StatusCode.INTERNAL, "INTERNAL")
 
 
-def test_a_message_fits_into_headers() -> None:
-    status = status_of(UnknownGate("é" * 10_000))
-    assert len(status.message.encode()) <= MAX_MESSAGE_BYTES
+@pytest.mark.parametrize("character", ["x", "é", "\n", "\U0001f6a7"])
+def test_an_error_of_any_length_fits_into_headers(character: str) -> None:
+    """gRPC sends the message percent-encoded beside the Status in base64, and clients take 8 KiB together."""
+    status = status_of(UnknownGate(character * 10_000, instance=character * 10_000, gate=character * 10_000))
+    assert MAX_MESSAGE_BYTES - 8 < len(status.message.encode()) <= MAX_MESSAGE_BYTES
+    assert status.message.endswith("…")
+    for value in info(status).metadata.values():
+        assert MAX_METADATA_BYTES - 8 < len(value.encode()) <= MAX_METADATA_BYTES
+    headers = len(quote(status.message)) + len(base64.b64encode(status.SerializeToString()))
+    assert headers < 7 * 1024
+
+
+def test_what_fits_is_left_as_it_is() -> None:
+    status = status_of(UnknownGate("é" * 512, gate="g" * 256))
+    assert (status.message, info(status).metadata["gate"]) == ("é" * 512, "g" * 256)

@@ -96,6 +96,16 @@ def test_what_is_due(
     assert decide(record, live_cards=live_cards, rollout_holds=holds, now=now) == decision
 
 
+def test_a_record_without_gates_is_never_ready() -> None:
+    """A record is opened because some rule asked for gates: without any, something was lost."""
+    for record in (HELD, WITHDRAWN):
+        empty = record.model_copy(update={"gates": {}})
+        assert not is_ready(empty, live_cards=1)
+        assert decide(empty, live_cards=1, rollout_holds=(), now=DEADLINE) == Wait()
+        passed = conditions(empty, live_cards=1, rollout_holds=())[0]
+        assert (passed.status, passed.reason) == (False, "NoGates")
+
+
 def test_the_gate_whose_time_is_up_first_is_rejected() -> None:
     late = retried(HELD, ("smoke",), "alice", "", NOW + timedelta(seconds=60))
     assert decide(late, live_cards=1, rollout_holds=(), now=DEADLINE) == Reject("chat")

@@ -72,3 +72,13 @@ def _fields(message, seen):  # type: ignore[no-untyped-def]
 )
 def test_similar_paths_are_not_in_the_table(path: bytes) -> None:
     assert path not in METHODS
+
+
+def test_every_answer_with_the_members_addresses_is_given_by_the_proxy() -> None:
+    """A client that followed etcd's own would go round it."""
+    answers = {
+        path
+        for path, method in described().items()
+        if any(inner.name == "clientURLs" for inner in _fields(method.output_type, set()))
+    }
+    assert answers == {path.decode() for path, handling in METHODS.items() if handling is Handling.HAND_OVER}

@@ -7,7 +7,8 @@ from greenroom.core.place import Place, effective_hold, place_compares, place_of
 from greenroom.core.policy import Hold, Requirements
 from greenroom.core.record import Record, State
 from greenroom.core.snapshot import Snapshot
-from tests.support.instances import TEXT, I, K, gated, held_record, needs, snapshot
+from greenroom.core.transitions import Outcome, with_verdict, withdrawn
+from tests.support.instances import LORA, NOW, TEXT, I, K, gated, held_record, needs, snapshot
 
 HELD = held_record(K)
 RELEASED = HELD.model_copy(update={"state": State.RELEASED})
@@ -90,3 +91,16 @@ def test_what_must_still_be_so(
 ) -> None:
     seen: Snapshot = snapshot(record, shadows=shadows, public=public)
     assert [TEXT.compare(compare) for compare in place_compares(gated(K), place, seen)] == compares
+
+
+@pytest.mark.parametrize("hold", list(Hold))
+@pytest.mark.parametrize("by_person", [True, False])
+def test_a_new_card_of_a_withdrawn_instance_stays_out_of_sight(hold: Hold, by_person: bool) -> None:
+    record = held_record(K, hold=hold).model_copy(update={"state": State.RELEASED})
+    taken = withdrawn(record, "alice", "bad", NOW, by_person=by_person)
+    assert place_of(gated(LORA), snapshot(taken, shadows=(K,)), None) is Place.SHADOW
+    held = hold is Hold.CARD_AND_INSTANCE
+    assert place_of(gated(I), snapshot(taken, shadows=(K,)), None) is (Place.SHADOW if held else Place.PUBLIC)
+    failed = with_verdict(taken, "smoke", 2, Outcome.FAILED, reason="", reporter="ci", now=NOW)
+    free = hold is Hold.HEALTH and not by_person
+    assert place_of(gated(LORA), snapshot(failed, shadows=(K,)), None) is (Place.PUBLIC if free else Place.SHADOW)

@@ -8,7 +8,7 @@ from greenroom.core.record import Record, State
 from greenroom.core.rollout_holds import RolloutHold
 from greenroom.core.snapshot import MAX_READ_KEYS, read_request, snapshot_from
 from greenroom.core.txns import MAX_OPERATIONS
-from greenroom.errors import UnreadableRecord
+from greenroom.errors import EtcdRefusal, UnreadableRecord
 from greenroom.pb.etcd import kv_pb2, rpc_pb2
 from tests.support.instances import (
     INSTANCE,
@@ -101,3 +101,11 @@ def test_whether_every_listed_card_was_looked_at() -> None:
 def test_reading_again_keeps_what_was_asked_for() -> None:
     assert snapshot(held_record(LORA), asked=(K, I)).read_again() == (I, K, LORA)
     assert set(snapshot(asked=(K, I)).read_again()) == {K, I}
+
+
+def test_more_keys_than_one_read_can_ask_for_are_refused_never_left_out() -> None:
+    """A record opened from half of what is public would leave the other half out of a withdrawal."""
+    keys = tuple(Key(b"v1/mdc/%d" % number) for number in range(MAX_READ_KEYS + 1))
+    assert len(read_request(INSTANCE, keys[:-1]).success) == MAX_OPERATIONS
+    with pytest.raises(EtcdRefusal, match="too many operations"):
+        read_request(INSTANCE, keys)

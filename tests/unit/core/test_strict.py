@@ -4,7 +4,7 @@ import pytest
 from google.protobuf import descriptor_pb2, struct_pb2
 from google.protobuf.message import Message
 
-from greenroom.core.strict import AMBIGUOUS, MALFORMED, MAX_DEPTH, OK, Finding, Verdict, schema_of
+from greenroom.core.strict import AMBIGUOUS, MALFORMED, MAX_DEPTH, OK, Finding, Reading, schema_of
 from greenroom.pb.etcd import election_pb2, rpc_pb2
 from tests.support.wire import (
     END_GROUP,
@@ -101,20 +101,20 @@ def test_what_some_parser_refuses_is_malformed(data: bytes) -> None:
 
 @pytest.mark.parametrize("data", [number_field(31, 1), bytes_field(31, b""), tag(31, FIXED32) + bytes(4)])
 def test_an_unknown_field_is_named(data: bytes) -> None:
-    assert scan(RANGE, KEY + data) == Finding(Verdict.UNKNOWN_FIELD, 31, "etcdserverpb.RangeRequest")
+    assert scan(RANGE, KEY + data) == Finding(Reading.UNKNOWN_FIELD, 31, "etcdserverpb.RangeRequest")
 
 
 def test_an_unknown_field_is_named_with_the_message_it_is_in() -> None:
     inside = bytes_field(1, bytes_field(3, b"k") + number_field(99, 1))
-    assert scan(TXN, inside) == Finding(Verdict.UNKNOWN_FIELD, 99, "etcdserverpb.Compare")
+    assert scan(TXN, inside) == Finding(Reading.UNKNOWN_FIELD, 99, "etcdserverpb.Compare")
 
 
 def test_an_unknown_field_behind_an_ambiguous_one_is_still_found() -> None:
     """Ambiguous bytes are replaced by our own serialisation, which would drop the field without a word."""
-    assert scan(RANGE, KEY + KEY + number_field(31, 1)).verdict is Verdict.UNKNOWN_FIELD
+    assert scan(RANGE, KEY + KEY + number_field(31, 1)).reading is Reading.UNKNOWN_FIELD
     twice = bytes_field(1, bytes_field(3, b"k") * 2)
-    assert scan(TXN, twice + number_field(31, 1)).verdict is Verdict.UNKNOWN_FIELD
-    assert scan(TXN, twice + bytes_field(1, number_field(31, 1))).verdict is Verdict.UNKNOWN_FIELD
+    assert scan(TXN, twice + number_field(31, 1)).reading is Reading.UNKNOWN_FIELD
+    assert scan(TXN, twice + bytes_field(1, number_field(31, 1))).reading is Reading.UNKNOWN_FIELD
 
 
 def test_a_watch_created_twice_is_two_watches_to_two_parsers() -> None:

@@ -220,6 +220,15 @@ def test_an_instance_record_opens_no_attempt(before: Record) -> None:
     assert card_changed(after, entry(I), None, LATER) == after
 
 
+@pytest.mark.parametrize("change", [card_added, card_changed])
+def test_an_instance_record_brings_the_gates_that_are_missing_and_reopens_none(change: Callable[..., Record]) -> None:
+    before = PASSED.model_copy(update={"cards": (*PASSED.cards, entry(I))})
+    after = change(before, entry(I), needs("smoke", "route"), LATER)
+    assert text(after) == "HELD card g1 [K I] smoke:PASSED#1 chat:PASSED#1 route:PENDING#1"
+    assert after.gates["route"].deadline == LATER + timedelta(seconds=900)
+    assert not is_ready(after, live_cards=1)
+
+
 @pytest.mark.parametrize(
     ("before", "asked", "after"),
     [
@@ -260,6 +269,23 @@ def test_an_undecided_attempt_may_still_be_decided(outcome: Outcome) -> None:
     assert undecided.gates["smoke"].decided is None
     assert undecided.gates["smoke"].deadline == HELD.gates["smoke"].deadline
     assert verdict(undecided, "smoke", Outcome.PASSED).gates["smoke"].state is GateState.PASSED
+
+
+def test_undecided_verdicts_that_repeat_do_not_push_the_others_out_of_the_trail() -> None:
+    """A reporter that tries again every few seconds: who opened, overrode and withdrew must stay to be seen."""
+    record = once = verdict(HELD, "smoke", Outcome.INCONCLUSIVE)
+    assert len(once.transitions) == len(HELD.transitions) + 1
+    for number in range(MAX_TRANSITIONS):
+        said = {"reason": f"try {number}", "reporter": "ci", "now": LATER}
+        record = with_verdict(record, "smoke", 1, Outcome.INCONCLUSIVE, **said)
+    assert record.transitions == once.transitions
+    assert record.gates["smoke"].reason == f"try {MAX_TRANSITIONS - 1}"
+    assert verdict(record, "smoke", Outcome.ERROR).transitions[-1].event == "smoke error"
+
+
+def test_an_undecided_verdict_said_again_in_the_same_words_changes_nothing() -> None:
+    once = verdict(HELD, "smoke", Outcome.ERROR)
+    assert verdict(once, "smoke", Outcome.ERROR, now=LATER + timedelta(seconds=1)) is once
 
 
 @pytest.mark.parametrize("outcome", [Outcome.PASSED, Outcome.FAILED])

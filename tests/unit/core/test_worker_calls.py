@@ -1,5 +1,7 @@
 """What a call uses of gated keys, and which calls are refused before anything is read."""
 
+from time import perf_counter
+
 import pytest
 
 from greenroom.core.ranges import TOO_MANY_OPERATIONS
@@ -233,6 +235,48 @@ def test_as_many_operations_as_etcd_takes_of_the_call_as_it_was_sent(part: str, 
         return
     with pytest.raises(EtcdRefusal, match=TOO_MANY_OPERATIONS):
         examine(request, GATED_KEYS)
+
+
+@pytest.mark.parametrize("inner", ["compare", "success", "failure"])
+@pytest.mark.parametrize(("beside", "left"), [(0, 127), (1, 126), (100, 27)])
+def test_a_nested_txn_has_what_its_outer_one_left_of_the_limit(inner: str, beside: int, left: int) -> None:
+    """As etcd counts: the largest of a Txn's three parts is taken off for those within it."""
+    for count, refused in ((left, False), (left + 1, True)):
+        parts = [version(b"k") if inner == "compare" else get(b"k")] * count
+        request = rpc_pb2.TxnRequest(compare=[version(K)], failure=[get(b"k")] * beside)
+        request.failure.add(request_txn=rpc_pb2.TxnRequest(**{inner: parts}))
+        if not refused:
+            assert examine(request, GATED_KEYS)
+            continue
+        with pytest.raises(EtcdRefusal, match=TOO_MANY_OPERATIONS):
+            examine(request, GATED_KEYS)
+
+
+def test_nested_puts_and_deletes_by_the_thousand_do_not_stop_everybody_elses_calls() -> None:
+    """Compared one by one they took seconds, in which no keepalive was answered."""
+    deletes = [nested(*(delete(b"d%d/%d" % (n, m)) for m in range(60))) for n in range(30)]
+    puts = [nested(*(put(b"p%d/%d" % (n, m), b"", lease=0) for m in range(60))) for n in range(30)]
+    request = txn(*deletes, *puts, put(K))
+    begun = perf_counter()
+    assert examine(request, GATED_KEYS)
+    assert perf_counter() - begun < 0.15
+
+
+def test_deleted_ranges_that_overlap_touch_or_hold_each_other_are_one() -> None:
+    """Each key is looked up among the ranges as they are when all are joined."""
+    for ranges in (
+        [(b"b", b"d"), (b"f", b"h")],
+        [(b"f", b"h"), (b"c", b"d"), (b"b", b"c")],
+        [(b"g", b"h"), (b"b", b"d"), (b"f", b"g"), (b"bb", b"c")],
+    ):
+        for key in (b"a", b"b", b"bz", b"c", b"cz", b"d", b"e", b"f", b"g", b"gz", b"h"):
+            request = txn(put(K), *(delete(start, end) for start, end in ranges), put(key, b"", lease=0))
+            inside = b"b" <= key < b"d" or b"f" <= key < b"h"
+            if inside:
+                with pytest.raises(EtcdRefusal, match=DUPLICATE_KEY):
+                    examine(request, GATED_KEYS)
+            else:
+                assert examine(request, GATED_KEYS)
 
 
 def a(value: bytes = b"x") -> rpc_pb2.RequestOp:

@@ -1,7 +1,10 @@
 """The frame of the demonstration: ports, what `--keep` suggests, what the proxy must not inherit."""
 
+import subprocess
+import sys
 from pathlib import Path
 
+import grpc
 import pytest
 
 from greenroom.addresses import Address
@@ -9,6 +12,7 @@ from greenroom.cli.main import app
 from greenroom.demo import run
 from greenroom.demo.public import Sighting
 from greenroom.demo.run import Ports, suggestions
+from greenroom.errors import StartError
 
 PORTS = Ports(*(Address("127.0.0.1", port) for port in (1, 2, 3, 4)))
 
@@ -23,7 +27,15 @@ def test_the_proxys_options_name_each_port() -> None:
     }
 
 
-def test_what_is_suggested_names_real_ids_ports_and_commands() -> None:
+def executables(folder: Path, *names: str) -> str:
+    """A PATH with just these programs."""
+    for name in names:
+        (folder / name).touch(mode=0o755)
+    return str(folder)
+
+
+def test_what_is_suggested_names_real_ids_ports_and_commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", executables(tmp_path, "greenroom", "etcdctl", "curl"))
     lines = suggestions(PORTS, "6177a228983c0b2b", Path("/tmp/greenroom.log"))
     assert lines[0] == "export GREENROOM_CONTROL=127.0.0.1:3"
     known = {command.name or command.callback.__name__ for command in app.registered_commands if command.callback}
@@ -32,6 +44,72 @@ def test_what_is_suggested_names_real_ids_ports_and_commands() -> None:
     assert used
     assert used <= known
     assert any("3c0b2b" in line for line in lines)
+    assert any("etcdctl" in line for line in lines)
+    assert any(line.startswith("curl") for line in lines)
+
+
+def test_what_is_not_here_is_not_suggested(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", executables(tmp_path))
+    lines = suggestions(PORTS, "6177a228983c0b2b", Path("/tmp/greenroom.log"))
+    assert not any("etcdctl" in line or line.startswith(("curl", "greenroom")) for line in lines)
+
+
+@pytest.mark.parametrize("started", ["by its path", "as a module"])
+def test_commands_are_suggested_as_they_work_here(
+    started: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever started .venv/bin/greenroom, as `make demo` does, has no `greenroom` on PATH."""
+    monkeypatch.setenv("PATH", "/nowhere")
+    (tmp_path / "bin").mkdir()
+    executables(tmp_path / "bin", "greenroom")
+    monkeypatch.chdir(tmp_path)
+    by_path = started == "by its path"
+    monkeypatch.setattr(sys, "argv", ["bin/greenroom" if by_path else "/src/greenroom/__main__.py", "demo"])
+    program = f"{tmp_path}/bin/greenroom" if by_path else f"{sys.executable} -m greenroom"
+    assert f"{program} instances" in suggestions(PORTS, "6177a228983c0b2b", Path("/tmp/greenroom.log"))
+
+
+def started(program: str) -> "subprocess.Popen[bytes]":
+    """A process that has said that it is ready."""
+    process = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE)
+    assert process.stdout is not None
+    with process.stdout:
+        assert process.stdout.readline() == b"ready\n"
+    return process
+
+
+def test_a_proxy_that_does_not_stop_is_killed_and_fails_the_demonstration(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(run, "STOP_SECONDS", 0.1)
+    told = Told()
+    stubborn = "import signal; signal.signal(15, signal.SIG_IGN); print('ready', flush=True); signal.pause()"
+    (tmp_path / "log").write_text("last words")
+    run._stop(started(stubborn), tmp_path / "log", told)  # type: ignore[arg-type]
+    assert told.lines == ["greenroom: ended with status -9: last words"]
+    assert told.checks == [("the proxy and its etcd stop in good order", False)]
+
+
+class Failed(grpc.RpcError):
+    """As grpcio raises it."""
+
+    def code(self) -> grpc.StatusCode:
+        return grpc.StatusCode.UNAVAILABLE
+
+    def details(self) -> str:
+        return "connection\nrefused"
+
+
+def test_a_call_that_fails_is_one_line(tmp_path: Path) -> None:
+    (tmp_path / "log").write_text("out of memory\n")
+    with started("print('ready', flush=True); raise SystemExit(3)") as process:
+        process.wait()
+        words = (
+            "the demonstration broke off: UNAVAILABLE: connection refused; "
+            "greenroom serve ended with status 3: out of memory"
+        )
+        with pytest.raises(StartError, match=f"^{words}$"), run._breaking_off_in_words(process, tmp_path / "log"):
+            raise Failed
 
 
 def test_a_users_own_settings_do_not_reach_the_demonstrations_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -45,6 +123,10 @@ def test_a_users_own_settings_do_not_reach_the_demonstrations_proxy(monkeypatch:
 class Told:
     def __init__(self) -> None:
         self.lines: list[str] = []
+        self.checks: list[tuple[str, bool]] = []
+
+    def check(self, statement: str, holds: bool) -> None:
+        self.checks.append((statement, holds))
 
     def tell(self, who: str, what: str) -> None:
         self.lines.append(f"{who}: {what}")

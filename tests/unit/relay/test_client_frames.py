@@ -292,3 +292,64 @@ def test_the_clients_reset_cancels_the_handler_and_does_not_go_up() -> None:
     assert [repr(effect) for effect in talk.effects()] == ["CancelHandler(stream_id=1)"]
     talk.answer(1, Answer(b"late"))
     assert all(frame.kind == WINDOW_UPDATE for frame in talk.to_client())
+
+
+@pytest.mark.parametrize("path", [STREAM, FORWARD])
+def test_streams_that_were_answered_may_be_reset_as_often_as_the_client_likes(path: bytes) -> None:
+    """A reset is how gRPC clients end a Watch or a LeaseKeepAlive."""
+    talk = Talk()
+    for stream_id in range(1, 501, 2):
+        talk.call(stream_id, path, b"create", end=False)
+        talk.upstream(pack(HEADERS, END_HEADERS, stream_id, b"\x20\x88"), data(stream_id, b"created", end=False))
+        talk.client(pack_rst(stream_id, Error.CANCEL))
+    assert talk.closed() is None
+    assert talk.core.open_streams == 0
+
+
+def test_streams_reset_before_any_answer_end_the_connection() -> None:
+    talk = Talk()
+    for stream_id in range(1, 501, 2):
+        talk.client(talk.head(stream_id, STREAM), pack_rst(stream_id, Error.CANCEL))
+    assert goaway_code(talk) == Error.ENHANCE_YOUR_CALM
+
+
+def shut(talk: Talk) -> None:
+    """Upstream believes in no window of the connection any more, and one more message waits for it."""
+    talk.client(talk.head(1, STREAM), data(1, b"grow", end=False))
+    talk.client(talk.head(3, FORWARD), *[raw_data(3, bytes(16_000))] * 4, raw_data(3, bytes(65_535 - 64_000 - 9)))
+    talk.to_upstream()
+
+
+def test_a_streams_window_update_does_not_overtake_its_own_head() -> None:
+    """Upstream would take it for a frame on an idle stream, and end the connection."""
+    talk = Talk()
+    shut(talk)
+    talk.client(talk.head(5, FORWARD), pack_window_update(5, 100), pack_window_update(3, 100))
+    assert [(frame.kind, frame.stream_id) for frame in talk.to_upstream()] == [(WINDOW_UPDATE, 3)]
+    talk.upstream(pack_window_update(0, 1_000))
+    later = [(frame.kind, frame.stream_id) for frame in talk.to_upstream()]
+    assert later == [(DATA, 3), (HEADERS, 5), (WINDOW_UPDATE, 5)]
+    talk.client(pack_window_update(5, 100))
+    assert [frame.kind for frame in talk.to_upstream()] == [WINDOW_UPDATE]
+
+
+@pytest.mark.parametrize("frame", [pack(DATA, 0, 1), pack(DATA, END_STREAM, 1), pack_rst(1, Error.CANCEL)])
+def test_a_flood_of_frames_on_a_stream_that_is_over_is_bounded(frame: bytes) -> None:
+    talk = Talk(Limits(empty_data_frames_per_second=3, control_frames_per_second=3))
+    talk.client(talk.head(1, FORWARD), pack_rst(1, Error.CANCEL))
+    talk.now = 5.0
+    talk.client(frame * 3)
+    assert talk.closed() is None
+    talk.client(frame)
+    assert goaway_code(talk) == Error.ENHANCE_YOUR_CALM
+
+
+@pytest.mark.parametrize("stream_id", [0, 1, 3])
+def test_a_flood_of_window_updates_is_bounded(stream_id: int) -> None:
+    talk = Talk(Limits(window_updates_per_second=10))
+    talk.call(1, FORWARD, b"x", end=False)
+    talk.client(talk.head(3, FORWARD), pack_rst(3, Error.CANCEL))
+    talk.client(pack_window_update(stream_id, 1) * 10)
+    assert talk.closed() is None
+    talk.client(pack_window_update(stream_id, 1))
+    assert goaway_code(talk) == Error.ENHANCE_YOUR_CALM

@@ -66,15 +66,19 @@ class Socket:
 class Edge:
     """A connection between two such sockets."""
 
-    def __init__(self, handler: Callable[[HandedOverCall], Coroutine[Any, Any, Answer]] | None = None) -> None:
+    def __init__(
+        self,
+        handler: Callable[[HandedOverCall], Coroutine[Any, Any, Answer]] | None = None,
+        core: type[RelayCore] = RelayCore,
+    ) -> None:
         self.calls: list[HandedOverCall] = []
         self.notes = Notes()
         self.tasks: list[asyncio.Task[None]] = []
         self.gone: list[Connection] = []
         self.talk = Talk(greeted=False)  # for its encoder
         limits = Limits()
-        core = RelayCore(ByContent(), limits, asyncio.get_running_loop().time(), observer=self.notes)
-        self.connection = Connection(core, handler or self._handle, self.notes, limits, self._spawn, self.gone.append)
+        made = core(ByContent(), limits, asyncio.get_running_loop().time(), observer=self.notes)
+        self.connection = Connection(made, handler or self._handle, self.notes, limits, self._spawn, self.gone.append)
         self.client, self.upstream = Socket(), Socket()
         self.client_protocol = ClientProtocol(self.connection)
         self.upstream_protocol = UpstreamProtocol(self.connection)
@@ -128,7 +132,7 @@ async def test_a_handed_over_call_is_answered_by_the_handler() -> None:
     edge = Edge().open()
     edge.call(1, UNARY, b"hold")
     await edge.settle()
-    assert [call.message for call in edge.calls] == [b"hold"]
+    assert [call.work for call in edge.calls] == [("work of", b"hold")]
     assert [frame.kind for frame in edge.client.take()] == [WINDOW_UPDATE, HEADERS, DATA, HEADERS]
 
 
@@ -250,3 +254,28 @@ async def test_an_upstream_that_comes_too_late_is_not_kept() -> None:
     edge.client_protocol.connection_lost(None)
     edge.upstream_protocol.connection_made(cast(asyncio.Transport, edge.upstream))
     assert edge.upstream.aborted
+
+
+class Broken(RelayCore):
+    """A core with a bug."""
+
+    def answer(self, stream_id: int, answer: Answer, now: float) -> None:
+        raise LookupError(stream_id)
+
+    def tick(self, now: float) -> None:
+        raise ZeroDivisionError
+
+
+async def test_a_bug_while_an_answer_is_written_ends_the_connection_and_is_told() -> None:
+    edge = Edge(core=Broken).open()
+    edge.call(1, UNARY, b"hold")
+    await edge.settle()
+    assert edge.notes.bugs == ["LookupError"]
+    assert (edge.client.aborted, edge.upstream.aborted) == (True, True)
+
+
+async def test_a_bug_in_a_tick_ends_its_connection_only_and_is_told() -> None:
+    edge = Edge(core=Broken).open()
+    edge.connection.tick(0.0)
+    assert edge.notes.bugs == ["ZeroDivisionError"]
+    assert edge.client.aborted

@@ -171,3 +171,14 @@ def test_a_core_tells_its_state_in_a_log() -> None:
     talk = Talk()
     talk.client(talk.head(1, UNARY), pack_rst(1, Error.CANCEL), talk.head(3, UNARY))
     assert repr(talk.core) == "<RelayCore test:1 streams=1 undecided=1 answered=0>"
+
+
+def test_the_last_id_told_never_goes_up_again() -> None:
+    """The client has heard that later streams do not count, and may run their calls elsewhere."""
+    talk = Talk()
+    talk.call(1, FORWARD, b"x")
+    talk.core.drain()
+    talk.call(3, FORWARD, b"x")
+    talk.client(pack(PING, 0, 0, b""))
+    told = [struct.unpack_from(">L", frame.payload)[0] for frame in talk.to_client() if frame.kind == GOAWAY]
+    assert told == [1, 1]

@@ -4,6 +4,7 @@ import hpack
 import pytest
 
 from greenroom.relay.calls import Kind
+from greenroom.relay.header_blocks import encode_fields
 from greenroom.relay.heads import BadMetadataError, RequestHead, RequestHeads
 
 PATH = (b":path", b"/a/B")
@@ -97,3 +98,12 @@ def test_the_same_bytes_mean_something_else_after_a_change_of_the_table() -> Non
     heads.head(b"\x44\x04/x/Y")
     assert heads.head(b"\xbe").kind is Kind.REFUSE
     assert heads.head(b"\xbf").kind is Kind.UNARY
+
+
+def test_only_short_blocks_are_kept() -> None:
+    """256 blocks of 64 KiB would be 16 MiB a connection."""
+    heads = RequestHeads(kind_of, 65_536)
+    for size, is_kept in ((900, True), (1_100, False)):
+        block = encode_fields([PATH, (b"token", b"t" * size)])
+        heads.head(block)
+        assert (heads.head(block) is heads.head(block)) is is_kept

@@ -19,7 +19,7 @@ from greenroom.relay.frames import (
 from greenroom.relay.limits import Limits
 from greenroom.relay.messages import frame_message
 from greenroom.relay.settings import build
-from tests.support.h2_peers import STREAM, UNARY, Frame, Talk, data, frames_in, raw_data
+from tests.support.h2_peers import FORWARD, STREAM, UNARY, Frame, Talk, data, frames_in, raw_data
 
 
 def content(frames: list[Frame]) -> bytes:
@@ -54,7 +54,7 @@ def test_the_frame_that_completes_a_message_waits_for_the_decision() -> None:
     assert content(talk.to_upstream()) == wire[:-1]
     talk.client(raw_data(1, wire[-1:], end=True))
     assert talk.to_upstream() == [Frame(RST_STREAM, 0, 1, b"\0\0\0\x08")]
-    assert [call.message for call in talk.calls()] == [b"hold me"]
+    assert [call.work for call in talk.calls()] == [("work of", b"hold me")]
 
 
 @pytest.mark.parametrize("size", [1, 2, 5, 6, 7, 100])
@@ -275,20 +275,22 @@ def test_data_beyond_upstreams_real_window_waits_and_then_comes_in_order() -> No
     sent = talk.to_upstream()
     assert content(sent) == (frame_message(b"grow+++") + frame_message(b"123456"))[:20]
     assert not any(frame.ends for frame in sent)
-    talk.client(talk.head(3, STREAM))
-    assert talk.to_upstream() == [], "what comes later waits behind"
     talk.upstream(pack_window_update(1, 3))
     sent = talk.to_upstream()
     assert content(sent) == frame_message(b"123456")[-3:]
-    assert [frame.ends for frame in sent] == [True, False]
+    assert [frame.ends for frame in sent] == [True]
 
 
 def test_waiting_data_of_a_stream_that_is_reset_does_not_hold_up_the_others() -> None:
-    talk = Talk(upstream_settings=build([(4, 20)]))
-    talk.client(talk.head(1, STREAM), data(1, b"grow", end=False), data(1, b"123456", end=False), talk.head(3, STREAM))
+    """Here the connection's window is shut, for all streams."""
+    talk = Talk()
+    talk.client(talk.head(1, FORWARD), *[raw_data(1, bytes(16_000))] * 4, talk.head(3, STREAM))
+    talk.client(data(3, b"grow" + bytes(1_519), end=False), talk.head(5, STREAM))
     talk.to_upstream()
-    talk.client(pack(RST_STREAM, 0, 1, bytes(4)))
-    assert [(frame.kind, frame.stream_id) for frame in talk.to_upstream()] == [(HEADERS, 3), (RST_STREAM, 1)]
+    talk.client(data(3, b"x", end=False), talk.head(7, STREAM))
+    assert content(talk.to_upstream()) == frame_message(b"x")[:4]
+    talk.client(pack(RST_STREAM, 0, 3, bytes(4)))
+    assert [(frame.kind, frame.stream_id) for frame in talk.to_upstream()] == [(HEADERS, 7), (RST_STREAM, 3)]
 
 
 def test_the_beginning_of_a_message_at_the_end_of_a_stream_is_upstreams_to_judge() -> None:
@@ -312,3 +314,29 @@ def test_settings_of_upstream_bound_what_a_stream_may_send() -> None:
     assert len(content(talk.to_upstream())) == 5, "the larger window counts only when acknowledged"
     talk.client(pack(SETTINGS, 1, 0))
     assert content(frames_in(talk.raw_to_upstream())) == frame_message(b"grow+++")[5:]
+
+
+def test_a_streams_shut_window_does_not_hold_up_the_other_streams() -> None:
+    """One Watch whose window etcd does not open must not stop the heartbeats beside it."""
+    talk = Talk(upstream_settings=build([(4, 20)]))
+    talk.client(talk.head(1, STREAM), data(1, b"grow", end=False), data(1, b"123456", end=False))
+    talk.to_upstream()
+    talk.client(talk.head(3, UNARY), data(3, b"plain"), talk.head(5, STREAM), data(5, b"other"))
+    sent = talk.to_upstream()
+    assert [(frame.kind, frame.stream_id) for frame in sent] == [(HEADERS, 3), (DATA, 3), (HEADERS, 5), (DATA, 5)]
+    talk.client(raw_data(1, b"", end=True))
+    assert talk.to_upstream() == [], "within a stream the order is kept"
+    talk.upstream(pack_window_update(1, 3))
+    assert [(frame.content, frame.ends) for frame in talk.to_upstream()] == [(b"456", False), (b"", True)]
+
+
+def test_a_streams_waiting_data_is_forgotten_when_it_is_reset() -> None:
+    talk = Talk(upstream_settings=build([(4, 20)]))
+    talk.client(talk.head(1, STREAM), data(1, b"grow", end=False), data(1, b"123456", end=False))
+    talk.to_upstream()
+    talk.to_client()
+    talk.client(pack(RST_STREAM, 0, 1, bytes(4)))
+    assert [frame.kind for frame in talk.to_upstream()] == [RST_STREAM]
+    talk.upstream(pack_window_update(1, 100), pack_window_update(0, 100))
+    assert talk.to_upstream() == []
+    assert window_updates(talk.to_client()) == {0: 100}, "three bytes of it are what the edit added"

@@ -1,22 +1,22 @@
-"""Bounds: budgets within budgets, and rates."""
+"""Bounds: bounds within bounds, and rates."""
 
 import dataclasses
 
-from greenroom.relay.limits import Budget, Limits, Rate, Totals
+from greenroom.relay.limits import Bound, Limits, Rate, Totals
 
 
-def test_a_budget_takes_all_or_nothing_up_to_its_bound() -> None:
-    budget = Budget(10)
-    assert budget.take(6)
-    assert not budget.take(5)
-    assert budget.used == 6
-    budget.give_back(1)
-    assert budget.take(5)
+def test_a_bound_takes_all_or_nothing_up_to_its_bound() -> None:
+    bound = Bound(10)
+    assert bound.take(6)
+    assert not bound.take(5)
+    assert bound.used == 6
+    bound.give_back(1)
+    assert bound.take(5)
 
 
-def test_a_wider_budget_binds_too_and_counts_what_its_parts_hold() -> None:
-    wide = Budget(10)
-    one, two = Budget(8, wide), Budget(8, wide)
+def test_a_wider_one_binds_too_and_counts_what_its_parts_hold() -> None:
+    wide = Bound(10)
+    one, two = Bound(8, wide), Bound(8, wide)
     assert one.take(6)
     assert not two.take(5)
     assert (two.used, wide.used) == (0, 6)

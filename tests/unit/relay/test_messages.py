@@ -3,25 +3,25 @@
 import pytest
 
 from greenroom.relay.calls import Code
-from greenroom.relay.limits import Budget
+from greenroom.relay.limits import Bound
 from greenroom.relay.messages import MessageAssembly, fault_of_prefix, frame_message
 
 
-def assembly(limit: int = 100, budget: Budget | None = None) -> MessageAssembly:
-    return MessageAssembly(limit, budget or Budget(1_000))
+def assembly(limit: int = 100, bound: Bound | None = None) -> MessageAssembly:
+    return MessageAssembly(limit, bound or Bound(1_000))
 
 
 def test_messages_come_out_whole_however_they_came_in() -> None:
     wire = frame_message(b"one") + frame_message(b"") + frame_message(b"three")
     for step in range(1, len(wire) + 1):
-        budget = Budget(1_000)
-        made = assembly(budget=budget)
+        bound = Bound(1_000)
+        made = assembly(bound=bound)
         found: list[bytes] = []
         for begin in range(0, len(wire), step):
             assert made.add(wire[begin : begin + step]) is None
             found += made.take_messages()
         assert found == [b"one", b"", b"three"]
-        assert budget.used == 0
+        assert bound.used == 0
 
 
 def test_a_message_is_whole_with_its_last_byte_and_not_before() -> None:
@@ -65,11 +65,11 @@ def test_messages_before_a_bad_one_come_out_and_its_fault_stays() -> None:
 
 
 def test_copies_are_counted_and_given_back() -> None:
-    budget = Budget(10)
-    made = assembly(budget=budget)
+    bound = Bound(10)
+    made = assembly(bound=bound)
     assert made.add(b"\x00\x00\x00\x00\x09") is None
     refusal = made.add(b"abcdef")
     assert refusal is not None
     assert refusal.code == Code.RESOURCE_EXHAUSTED
     assert made.drop() == b"\x00\x00\x00\x00\x09"
-    assert budget.used == 0
+    assert bound.used == 0

@@ -102,7 +102,10 @@ def test_what_upstream_still_says_of_a_handed_over_call_is_swallowed() -> None:
     talk = Talk()
     talk.call(1, UNARY, b"hold")
     talk.upstream(
-        pack(HEADERS, END_HEADERS, 1, b"\x20\x88"), data(1, b"x", end=False), pack_window_update(1, 9), pack_rst(1, 0)
+        pack(HEADERS, END_HEADERS, 1, b"\x20\x88"),
+        data(1, b"x", end=False),
+        pack_window_update(1, 9),
+        pack_rst(1, Error.NO_ERROR),
     )
     assert [frame.kind for frame in talk.to_client()] == [WINDOW_UPDATE], "only the swallowed DATA's credit"
     assert talk.to_upstream() == [Frame(WINDOW_UPDATE, 0, 0, struct.pack(">L", 6))]

@@ -103,8 +103,45 @@ def test_the_narrower_of_both_windows_counts() -> None:
     assert written(made) == [Frame(0, 0, 1, b"ab")]
     assert (made.left, window.room) == (98, 0)
     window.open(1)
+    made.resume(1)
     made.drain()
     assert written(made) == [Frame(0, 0, 1, b"c")]
+
+
+def test_a_stream_that_stalls_keeps_its_order_and_holds_up_nobody() -> None:
+    """The stream's window shuts while later DATA of it waits for the connection's already."""
+    made = lane(left=0)
+    window = StreamWindow(shrunk(by=65_533))
+    made.send_data(1, b"abc", 0, window)
+    made.send_data(3, b"12345", 0)
+    made.send_data(1, b"de", END_STREAM, window)
+    made.send(b"\x00\x00\x00\x01\x04\x00\x00\x00\x05")
+    made.left = 4
+    made.drain()
+    assert [(frame.stream_id, frame.payload) for frame in written(made)] == [(1, b"ab"), (3, b"12")]
+    window.open(1)
+    made.resume(1)
+    made.left = 5
+    made.drain()
+    assert [(frame.stream_id, frame.payload) for frame in written(made)] == [(1, b"c"), (3, b"345"), (5, b"")]
+    made.send_data(1, b"", 0, window)
+    made.send(b"\x00\x00\x00\x01\x04\x00\x00\x00\x07")
+    assert [frame.stream_id for frame in written(made)] == [7]
+    window.open(5)
+    made.resume_all()
+    made.left = 5
+    made.drain()
+    assert [(frame.payload, frame.flags) for frame in written(made)] == [(b"de", END_STREAM), (b"", 0)]
+    assert not made.holds
+
+
+def test_what_a_stalled_stream_waits_with_is_forgotten_with_it() -> None:
+    made = lane(left=10, waiting_bytes=5)
+    window = StreamWindow(shrunk(by=65_535))
+    made.send_data(1, b"abcde", 0, window)
+    assert made.purge(1) == 5
+    made.send_data(3, b"fghij", 0, window)
+    assert made.holds
 
 
 def test_too_much_that_waits_is_a_fault() -> None:

@@ -1,12 +1,13 @@
 """Handed-over calls answered in the shape that etcd's own answers have."""
 
-from typing import TypeVar, cast
+from typing import Any, TypeVar, cast
 
 import grpc
+import pytest
 from google.protobuf.message import Message
 
 from greenroom.core.transitions import ITSELF
-from greenroom.pb.etcd import rpc_pb2
+from greenroom.pb.etcd import lock_pb2, rpc_pb2
 from greenroom.relay.calls import Answer, HandedOverCall
 from greenroom.serve.handlers import CallHandler
 from greenroom.serve.work import GatedCall, PlainCall
@@ -17,6 +18,8 @@ from tests.support.model_upstream import ModelUpstream
 
 AnswerT = TypeVar("AnswerT", bound=Message)
 URL = "http://proxy:2389"
+TOKEN = (("token", "the client's"),)
+PUT, RANGE = b"/etcdserverpb.KV/Put", b"/etcdserverpb.KV/Range"
 
 
 class Scene:
@@ -30,16 +33,19 @@ class Scene:
             policy("smoke"),
             clock=lambda: NOW,
             opened=lambda _: None,
+            ungated=lambda *_: None,
             fence_lost=lambda: None,
             advertise_url=URL,
         )
 
-    async def answer(self, request: Message, *, gated: bool = True) -> Answer:
-        work = GatedCall(b"/path", request) if gated else PlainCall(b"/path", request)
-        return await self.handler(HandedOverCall(b"/path", work, b"", (), None, "client"))
+    async def answer(self, request: Message, path: bytes = b"/path", *, gated: bool = True) -> Answer:
+        work = GatedCall(path, request) if gated else PlainCall(path, request)
+        return await self.handler(HandedOverCall(path, work, TOKEN, 3.0))
 
-    async def ask(self, request: Message, answer: type[AnswerT], *, gated: bool = True) -> AnswerT:
-        given = await self.answer(request, gated=gated)
+    async def ask(
+        self, request: Message, answer: type[AnswerT], path: bytes = b"/path", *, gated: bool = True
+    ) -> AnswerT:
+        given = await self.answer(request, path, gated=gated)
         assert (given.code, given.details) == (0, "")
         assert given.message is not None
         return answer.FromString(given.message)
@@ -94,9 +100,26 @@ async def test_the_leases_keys_are_named_as_their_owner_knows_them() -> None:
     assert list(lease.keys) == [K]
 
 
-async def test_members_are_reached_by_the_proxys_own_url() -> None:
-    members = await Scene().ask(rpc_pb2.MemberListRequest(), rpc_pb2.MemberListResponse)
-    assert [list(member.clientURLs) for member in members.members] == [[URL]]
+@pytest.mark.parametrize(
+    ("request_", "answer"),
+    [
+        (rpc_pb2.MemberListRequest(), rpc_pb2.MemberListResponse),
+        (rpc_pb2.MemberAddRequest(), rpc_pb2.MemberAddResponse),
+        (rpc_pb2.MemberUpdateRequest(ID=1), rpc_pb2.MemberUpdateResponse),
+        (rpc_pb2.MemberRemoveRequest(ID=1), rpc_pb2.MemberRemoveResponse),
+        (rpc_pb2.MemberPromoteRequest(ID=1), rpc_pb2.MemberPromoteResponse),
+    ],
+    ids=["list", "add", "update", "remove", "promote"],
+)
+async def test_members_are_reached_by_the_proxys_own_url(request_: Message, answer: type[Message]) -> None:
+    name = type(request_).__name__.removesuffix("Request")
+    given: Any = await Scene().ask(request_, answer, f"/etcdserverpb.Cluster/{name}".encode())
+    assert [(member.name, list(member.clientURLs)) for member in given.members] == [("one", [URL])]
+
+
+async def test_a_member_that_has_not_started_yet_is_shown_without_an_address_as_by_etcd() -> None:
+    added = await Scene().ask(rpc_pb2.MemberAddRequest(), rpc_pb2.MemberAddResponse, b"/etcdserverpb.Cluster/MemberAdd")
+    assert (added.member.ID, list(added.member.clientURLs)) == (2, [])
 
 
 async def test_etcds_own_refusal_goes_back_as_it_came() -> None:
@@ -116,9 +139,16 @@ async def test_a_refusal_of_ours_has_its_code_and_says_why() -> None:
 
 async def test_a_call_without_gated_keys_is_sent_on_as_it_is() -> None:
     scene = Scene()
-    await scene.ask(rpc_pb2.PutRequest(key=b"plain", value=b"1"), rpc_pb2.PutResponse, gated=False)
-    found = await scene.ask(rpc_pb2.RangeRequest(key=b"plain"), rpc_pb2.RangeResponse, gated=False)
+    await scene.ask(rpc_pb2.PutRequest(key=b"plain", value=b"1"), rpc_pb2.PutResponse, PUT, gated=False)
+    found = await scene.ask(rpc_pb2.RangeRequest(key=b"plain"), rpc_pb2.RangeResponse, RANGE, gated=False)
     assert found.kvs[0].value == b"1"
-    deleted = await scene.ask(rpc_pb2.DeleteRangeRequest(key=b"plain"), rpc_pb2.DeleteRangeResponse, gated=False)
-    assert deleted.deleted == 1
     assert ITSELF.encode() not in b"".join(scene.upstream.etcd.items)
+    assert scene.upstream.plain_calls == [(PUT.decode(), TOKEN, 3.0), (RANGE.decode(), TOKEN, 3.0)]
+
+
+async def test_any_other_unary_call_is_sent_on_too() -> None:
+    """A lock whose bytes could not go up as they came."""
+    locked = await Scene().ask(
+        lock_pb2.LockRequest(name=b"job"), lock_pb2.LockResponse, b"/v3lockpb.Lock/Lock", gated=False
+    )
+    assert locked.key == b"job"

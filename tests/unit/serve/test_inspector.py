@@ -18,7 +18,8 @@ INSPECTOR = EtcdInspector(dynamo_gated_keys(instances=False))
 RANGE, PUT, DELETE, TXN = (b"/etcdserverpb.KV/" + name for name in (b"Range", b"Put", b"DeleteRange", b"Txn"))
 WATCH = b"/etcdserverpb.Watch/Watch"
 TIME_TO_LIVE = b"/etcdserverpb.Lease/LeaseTimeToLive"
-MEMBERS = b"/etcdserverpb.Cluster/MemberList"
+CLUSTER = b"/etcdserverpb.Cluster/"
+MEMBERS = CLUSTER + b"MemberList"
 LOCK, UNLOCK = b"/v3lockpb.Lock/Lock", b"/v3lockpb.Lock/Unlock"
 CAMPAIGN, PROCLAIM, LEADER, OBSERVE, RESIGN = (
     b"/v3electionpb.Election/" + name for name in (b"Campaign", b"Proclaim", b"Leader", b"Observe", b"Resign")
@@ -162,6 +163,10 @@ def test_ungated_calls_pass_as_they_came(path: bytes, request_: Message) -> None
         (TXN, txn(txn(compares=(compare(CARD),)))),
         (TIME_TO_LIVE, rpc_pb2.LeaseTimeToLiveRequest(ID=7, keys=True)),
         (MEMBERS, rpc_pb2.MemberListRequest(linearizable=True)),
+        (CLUSTER + b"MemberAdd", rpc_pb2.MemberAddRequest(peerURLs=["http://etcd:2380"], isLearner=True)),
+        (CLUSTER + b"MemberUpdate", rpc_pb2.MemberUpdateRequest(ID=7)),
+        (CLUSTER + b"MemberRemove", rpc_pb2.MemberRemoveRequest(ID=7)),
+        (CLUSTER + b"MemberPromote", rpc_pb2.MemberPromoteRequest(ID=7)),
     ],
 )
 def test_gated_calls_are_handed_over_parsed(path: bytes, request_: Message) -> None:
@@ -197,6 +202,54 @@ def test_what_would_touch_reserved_keys_or_get_round_gating_is_refused(path: byt
     assert isinstance(decision, Refuse)
     assert decision.code == INVALID_ARGUMENT
     assert "reserved" in decision.details or "gated" in decision.details
+
+
+ODD_RANGE = rpc_pb2.RangeRequest(key=b"a", sort_target=5)
+ODD_COMPARE = rpc_pb2.Compare(key=b"a", result=9)
+
+
+@pytest.mark.parametrize(
+    ("path", "request_"),
+    [
+        (RANGE, ODD_RANGE),
+        (RANGE, rpc_pb2.RangeRequest(key=b"a", sort_order=3)),
+        (RANGE, rpc_pb2.RangeRequest(key=CARD, sort_target=5)),
+        (TXN, txn(ODD_RANGE)),
+        (TXN, txn(txn(ODD_RANGE))),
+        (TXN, txn(compares=(ODD_COMPARE,))),
+        (TXN, txn(put(CARD), compares=(rpc_pb2.Compare(key=b"a", target=7),))),
+        (TXN, rpc_pb2.TxnRequest(failure=[operation(ODD_RANGE)])),
+        (WATCH, watch(b"a", filters=[2])),
+    ],
+)
+def test_an_enum_value_that_nobody_knows_is_refused(path: bytes, request_: Message) -> None:
+    """A sort target of 5 makes etcd 3.4 exit: one client's slip would take the store from everybody."""
+    decision = inspect(path, request_)
+    assert isinstance(decision, Refuse)
+    assert decision.code == INVALID_ARGUMENT
+    assert "does not name" in decision.details
+
+
+def test_a_stream_of_answers_cannot_be_asked_for_in_ambiguous_bytes() -> None:
+    """It could only go up in other bytes than came, and a handler gives one answer."""
+    twice = bytes_field(1, b"a") + bytes_field(1, b"leader")
+    decision = INSPECTOR.inspect(OBSERVE, twice)
+    assert isinstance(decision, Refuse)
+    assert decision.code == Code.UNIMPLEMENTED
+    assert "v3electionpb.LeaderRequest" in decision.details
+    assert INSPECTOR.inspect(LEADER, twice) == HandOver(PlainCall(LEADER, election_pb2.LeaderRequest(name=b"leader")))
+
+
+def test_which_inspected_calls_are_answered_by_a_stream() -> None:
+    """Any other one may be sent on by a handler."""
+    described = {
+        f"/{service.full_name}/{method.name}".encode(): method.server_streaming
+        for file in (rpc_pb2.DESCRIPTOR, lock_pb2.DESCRIPTOR, election_pb2.DESCRIPTOR)
+        for service in file.services_by_name.values()
+        for method in service.methods
+    }
+    unary = [path for path in METHODS if INSPECTOR.kind(path) is Kind.UNARY]
+    assert [path for path in unary if described[path]] == [OBSERVE]
 
 
 def test_a_refused_write_names_its_key() -> None:

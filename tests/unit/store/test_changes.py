@@ -4,6 +4,7 @@ import asyncio
 
 import pytest
 
+from greenroom.core.rollout_holds import RolloutHold
 from greenroom.store.changes import Changes, Expired, Feed
 from tests.support.mirroring import ONE, TWO
 from tests.support.registering import held_record
@@ -12,10 +13,12 @@ from tests.support.registering import held_record
 async def test_what_came_since_the_last_call_comes_as_one() -> None:
     feed = Feed()
     expired = Expired(TWO, held_record(TWO))
+    hold = RolloutHold(hold_id="freeze", reason="incident", actor="ops")
     with feed.subscribe() as changes:
         feed.publish(Changes(frozenset({ONE})))
         feed.publish(Changes(frozenset({TWO}), (expired,)))
-        assert await changes.next() == Changes(frozenset({ONE, TWO}), (expired,))
+        feed.publish(Changes(ended_holds=(hold,)))
+        assert await changes.next() == Changes(frozenset({ONE, TWO}), (expired,), ended_holds=(hold,))
 
 
 async def test_each_subscriber_gets_its_own_copy() -> None:

@@ -8,7 +8,7 @@ import pytest
 from greenroom.core.decide import DEADLINE_GRACE_SECONDS
 from greenroom.store.follower import _Addresses, _Reserved
 from tests.support.control_side import MovableClock
-from tests.support.mirroring import ONE, delete_event, fed_follower, held, kv_of, put_event, record_kv
+from tests.support.mirroring import ONE, delete_event, fed_follower, held, kv_of, put_event, record_kv, wait_mirrored
 from tests.support.registering import instance_record, instance_record_key
 
 GRACE = timedelta(seconds=DEADLINE_GRACE_SECONDS)
@@ -47,15 +47,15 @@ async def test_the_grace_counts_from_the_latest_sync_and_never_ends_while_away()
     assert follower.no_rejection_before - first > timedelta(seconds=99)
 
 
-async def test_a_revision_is_waited_for_even_where_nothing_of_it_shows() -> None:
+async def test_subscribers_are_told_of_a_revision_even_where_nothing_of_it_shows() -> None:
     follower = fed_follower([])
-    waiting = asyncio.ensure_future(follower.wait_revision(12))
+    waiting = asyncio.ensure_future(wait_mirrored(follower, 12))
     await asyncio.sleep(0)
     _Reserved(follower).apply([put_event(*_pair(ONE))], 11)
     await asyncio.sleep(0)
     assert not waiting.done()
     _Reserved(follower).apply([], 12)
-    await asyncio.wait_for(waiting, 1)
+    await asyncio.wait_for(waiting, 60)
 
 
 def _pair(instance: str) -> tuple[bytes, bytes]:
@@ -84,4 +84,4 @@ async def test_readiness_is_waited_for() -> None:
     with pytest.raises(TimeoutError):
         await asyncio.wait_for(follower.wait_ready(), 0.001)
     _Reserved(follower).replace([], 10)
-    await asyncio.wait_for(follower.wait_ready(), 1)
+    await asyncio.wait_for(follower.wait_ready(), 60)

@@ -3,6 +3,7 @@
 from greenroom.core.keyspace import ROLLOUT_HOLDS, record_key, shadow_key
 from greenroom.core.policy import Hold
 from greenroom.core.record import State
+from greenroom.core.templates import GatedKeys
 from greenroom.store.mirror import Mirror
 from tests.support.control_side import GATED
 from tests.support.mirroring import ONE, TWO, delete_event, held, kv_of, put_event, record_kv, shadow_kv
@@ -126,3 +127,17 @@ def test_a_fresh_read_of_one_prefix_replaces_its_addresses_only() -> None:
     assert (mirror.address(ONE), mirror.address(TWO)) == (None, "10.0.0.8:1")
     mirror.replace(held(TWO))
     assert mirror.address(TWO) is None
+
+
+def test_rollout_holds_that_vanish_are_told_from_events_and_from_a_fresh_read() -> None:
+    kvs = [kv_of(b"\x01greenroom/rollout-holds/" + name, b"{}") for name in (b"a", b"b", b"c")]
+    mirror = mirror_of(*kvs)
+    gone = mirror.apply([delete_event(kvs[0].key), delete_event(kvs[0].key)])
+    assert [hold.hold_id for hold in gone.ended_holds] == ["a"]
+    assert gone.everything
+    assert [hold.hold_id for hold in mirror.replace(kvs[1:2]).ended_holds] == ["c"]
+
+
+def test_addresses_are_known_only_where_a_template_names_instance_records() -> None:
+    assert Mirror(GATED).knows_addresses
+    assert not Mirror(GatedKeys(GATED.templates, ())).knows_addresses

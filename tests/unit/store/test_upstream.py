@@ -1,48 +1,42 @@
-"""gRPC's names for etcd's addresses, and when the next address is tried."""
+"""Calls for clients wait for a connection, others do not; and how an error is told."""
+
+import time
 
 import grpc
 import pytest
 
-from greenroom.store.upstream import Address, Upstream, targets
+from greenroom.pb.etcd import rpc_pb2
+from greenroom.store.upstream import MAX_WHY_CHARACTERS, Upstream, why
+from tests.support.mirroring import unconnected
 
 
-@pytest.mark.parametrize(
-    ("addresses", "expected"),
-    [
-        ([("127.0.0.1", 2379)], ["ipv4:127.0.0.1:2379"]),
-        ([("10.0.0.1", 1), ("10.0.0.2", 2)], ["ipv4:10.0.0.1:1,10.0.0.2:2"]),
-        ([("::1", 2379), ("fe80::1", 2)], ["ipv6:[::1]:2379,[fe80::1]:2"]),
-        ([("etcd.internal", 2379)], ["dns:etcd.internal:2379"]),
-        ([("etcd-0", 1), ("etcd-1", 2)], ["dns:etcd-0:1", "dns:etcd-1:2"]),
-        ([("127.0.0.1", 1), ("::1", 2)], ["ipv4:127.0.0.1:1", "ipv6:[::1]:2"]),
-    ],
-)
-def test_literal_addresses_are_one_target_and_names_one_each(addresses: list[Address], expected: list[str]) -> None:
-    assert targets(addresses) == expected
-
-
-@pytest.mark.parametrize(
-    ("code", "moves"),
-    [
-        (grpc.StatusCode.UNAVAILABLE, True),
-        (grpc.StatusCode.NOT_FOUND, False),
-        (grpc.StatusCode.DEADLINE_EXCEEDED, False),
-    ],
-)
-async def test_only_an_etcd_that_cannot_be_reached_makes_it_move_on(code: grpc.StatusCode, moves: bool) -> None:
+async def test_what_is_made_for_clients_shares_the_connections() -> None:
     upstream = Upstream([("etcd-0", 1), ("etcd-1", 2)])
-    with pytest.raises(grpc.aio.AioRpcError), upstream._moving_on():
-        raise grpc.aio.AioRpcError(code)
-    assert repr(upstream) == ("Upstream(dns:etcd-1:2)" if moves else "Upstream(dns:etcd-0:1)")
+    view = upstream.for_clients()
+    with pytest.raises(grpc.aio.AioRpcError), upstream._channels.current():
+        raise grpc.aio.AioRpcError(grpc.StatusCode.UNAVAILABLE)
+    assert repr(view) == repr(upstream) == "Upstream(dns:etcd-1:2)"
     await upstream.close()
 
 
-async def test_calls_that_fail_together_move_on_once_and_the_last_leads_back_to_the_first() -> None:
-    upstream = Upstream([("etcd-0", 1), ("etcd-1", 2)])
-    with pytest.raises(grpc.aio.AioRpcError), upstream._moving_on(), upstream._moving_on():
-        raise grpc.aio.AioRpcError(grpc.StatusCode.UNAVAILABLE)
-    assert "etcd-1" in repr(upstream)
-    with pytest.raises(grpc.aio.AioRpcError), upstream._moving_on():
-        raise grpc.aio.AioRpcError(grpc.StatusCode.UNAVAILABLE)
-    assert "etcd-0" in repr(upstream)
+async def test_calls_for_clients_wait_for_a_connection_within_their_time_and_others_fail_at_once() -> None:
+    upstream = unconnected()
+    took = []
+    for used in (upstream, upstream.for_clients()):
+        start = time.monotonic()
+        with pytest.raises(grpc.aio.AioRpcError, match="refused"):
+            await used.txn(rpc_pb2.TxnRequest(), timeout_seconds=0.3)
+        took.append(time.monotonic() - start)
+    assert took[0] < 0.25 < 0.3 <= took[1]
     await upstream.close()
+
+
+def test_an_error_is_one_short_line_for_logs() -> None:
+    """Printed as it is, gRPC's error fills ten lines, debug string and all."""
+    refused = grpc.aio.AioRpcError(grpc.StatusCode.UNAVAILABLE, details="connection\n  refused", debug_error_string="x")
+    assert why(refused, 5) == "UNAVAILABLE: connection refused"
+    assert why(grpc.aio.AioRpcError(grpc.StatusCode.DEADLINE_EXCEEDED, details="Deadline"), 5) == "no answer within 5 s"
+    assert why(TimeoutError(), 2.5) == "no answer within 2.5 s"
+    assert why(TimeoutError()) == "no answer in time"
+    assert why(ValueError()) == "ValueError"
+    assert len(why(ValueError("x" * 1000))) == MAX_WHY_CHARACTERS

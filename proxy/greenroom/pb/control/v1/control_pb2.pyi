@@ -206,7 +206,7 @@ class Instance(_message.Message):
 
     @_builtins.property
     def gates(self) -> _containers.RepeatedCompositeFieldContainer[Global___GateStatus]:
-        """In the order in which they were first seen."""
+        """In the order of their names."""
 
     @_builtins.property
     def conditions(self) -> _containers.RepeatedCompositeFieldContainer[Global___Condition]:

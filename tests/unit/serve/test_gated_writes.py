@@ -1,5 +1,8 @@
 """Gated calls between two reads of etcd: who was faster, whose lease serves already, how long it is tried."""
 
+import json
+from itertools import pairwise
+from time import sleep
 from typing import cast
 
 import pytest
@@ -8,10 +11,11 @@ from greenroom.core import record as records
 from greenroom.core.keyspace import InstanceId, Key
 from greenroom.core.policy import Hold, Policy
 from greenroom.core.record import ALREADY_PUBLIC, State
+from greenroom.core.snapshot import MAX_READ_KEYS
 from greenroom.core.worker_calls import as_txn, examine
-from greenroom.errors import FenceContended
+from greenroom.errors import EtcdRefusal, FenceContended
 from greenroom.pb.etcd import rpc_pb2
-from greenroom.serve.gate import Gate
+from greenroom.serve.gated_writes import GatedWrites
 from greenroom.store.upstream import Upstream
 from tests.support.instances import (
     GATED_KEYS,
@@ -24,6 +28,7 @@ from tests.support.instances import (
     I,
     K,
     edited,
+    lora_cards,
     policy,
     value_of,
 )
@@ -34,18 +39,20 @@ TOKEN = (("token", "the client's"),)
 
 
 class Scene:
-    """One gate over a model etcd in which the worker's lease lives."""
+    """The gated writes over a model etcd in which the worker's lease lives."""
 
     def __init__(self, rules: Policy | None = None) -> None:
         self.upstream = ModelUpstream(ModelEtcd().grant(LEASE))
         self.opened: list[InstanceId] = []
+        self.ungated: list[tuple[InstanceId, str, str | None]] = []
         self.lost = 0
-        self.gate = Gate(
+        self.writes = GatedWrites(
             cast(Upstream, self.upstream),
             GATED_KEYS,
             policy("smoke") if rules is None else rules,
             lambda: NOW,
             self.opened.append,
+            lambda instance, entry: self.ungated.append((instance, entry.key, entry.model)),
             self._lost,
         )
 
@@ -62,7 +69,7 @@ class Scene:
     async def carry_out(self, txn: rpc_pb2.TxnRequest, timeout_seconds: float | None = None) -> rpc_pb2.TxnResponse:
         uses = examine(txn, GATED_KEYS)
         assert uses is not None
-        return await self.gate.carry_out(txn, uses, TOKEN, timeout_seconds)
+        return await self.writes.carry_out(txn, uses, TOKEN, timeout_seconds)
 
     def put_publicly(self, key: Key, value: bytes) -> None:
         """A write that went round the proxy."""
@@ -175,3 +182,75 @@ async def test_what_was_public_before_the_first_card_is_named_so_that_a_withdraw
     assert scene.record.state is State.HELD
     assert scene.record.keys == (I, K)
     assert set(scene.upstream.etcd.items) == {RECORD, I, SHADOWS + K}
+
+
+async def test_a_card_that_no_rule_matches_is_told_each_time_it_is_written() -> None:
+    """A typing error in a selector lets every worker through: somebody must see it."""
+    scene = Scene(policy("smoke", model="tinny-*"))
+    await scene.put(K, value_of(K))
+    await scene.put(K, edited(K, taints=["gold"]))
+    assert set(scene.upstream.etcd.items) == {K}
+    assert scene.ungated == [(INSTANCE, K.decode(), json.loads(value_of(K))["card_json"]["display_name"])] * 2
+
+
+async def test_a_write_without_a_value_is_judged_by_the_value_that_is_there() -> None:
+    scene = Scene(policy("smoke", model="tinny-*"))
+    scene.put_publicly(K, value_of(K))
+    await scene.carry_out(as_txn(rpc_pb2.PutRequest(key=K, lease=LEASE, ignore_value=True)))
+    assert [key for _, key, _ in scene.ungated] == [K.decode()]
+
+
+async def test_what_is_held_adopted_or_only_an_instance_record_is_not_told_as_ungated() -> None:
+    held = Scene()
+    await held.put(K, value_of(K))
+    await held.put(K, edited(K, taints=["gold"]))
+    live = Scene()
+    live.put_publicly(K, value_of(K))
+    await live.put(K, edited(K, taints=["gold"]))
+    plain = Scene(policy("smoke", hold=Hold.CARD_AND_INSTANCE, component="other"))
+    await plain.put(I, value_of(I))
+    assert set(plain.upstream.etcd.items) == {I}
+    assert (held.ungated, live.ungated, plain.ungated) == ([], [], [])
+
+
+async def test_a_compare_of_the_clients_that_fails_writes_nothing_and_tells_nothing() -> None:
+    scene = Scene(policy("smoke", model="tinny-*"))
+    scene.put_publicly(K, value_of(K))
+    txn = as_txn(rpc_pb2.PutRequest(key=K, value=value_of(K), lease=LEASE))
+    txn.compare.add(key=K, target=rpc_pb2.Compare.VERSION, version=0)
+    assert not (await scene.carry_out(txn)).succeeded
+    assert scene.ungated == []
+
+
+async def test_every_call_to_etcd_has_what_is_left_of_the_clients_time() -> None:
+    """A read, then a Txn, again and again: with the whole time for each, the client would long be gone."""
+    scene = Scene()
+    await scene.put(K, value_of(K))
+    spent = iter((0.02, 0.02, 0.02, 0.02))
+
+    def slow(sent: int) -> None:
+        sleep(next(spent, 0))
+        if sent == 3:
+            scene.touch_record()
+
+    scene.upstream.between = slow
+    await scene.put(K, edited(K, taints=["gold"]), timeout_seconds=2.0)
+    left = scene.upstream.timeouts_seconds[2:]
+    assert len(left) == 4
+    assert all(before - after >= 0.02 for before, after in pairwise(cast("list[float]", left)))
+    assert cast(float, left[0]) <= 2.0
+
+
+async def test_without_a_deadline_of_the_clients_etcd_takes_its_time() -> None:
+    scene = Scene()
+    await scene.put(K, value_of(K))
+    assert scene.upstream.timeouts_seconds == [None, None]
+
+
+async def test_a_live_worker_with_more_cards_than_one_read_can_see_is_not_taken_on_in_part() -> None:
+    scene = Scene()
+    for key in lora_cards(MAX_READ_KEYS + 1):
+        scene.put_publicly(key, value_of(key))
+    with pytest.raises(EtcdRefusal, match="too many operations"):
+        await scene.put(K, value_of(K))
+    assert RECORD not in scene.upstream.etcd.items
