@@ -74,6 +74,26 @@ class Places:
         return None if address == DEFAULT_CONTROL else address
 
 
+class Door:
+    """The workers' port as readiness sees it: shut before workers are let in, and again once the proxy stops."""
+
+    def __init__(self) -> None:
+        self._open = False
+
+    def open(self) -> None:
+        """Workers are let in."""
+        self._open = True
+
+    def close(self) -> None:
+        """No more workers are let in: whoever spreads connections should go elsewhere."""
+        self._open = False
+
+    @property
+    def why_not_ready(self) -> str | None:
+        """The reason, for people; None while workers are let in."""
+        return None if self._open else "the workers' port is not open"
+
+
 async def run(settings: Settings) -> None:
     """Serves until SIGTERM or SIGINT. SettingsError before anything starts, StartError when it cannot go on."""
     policy = settings.read_policy()
@@ -131,14 +151,16 @@ class _Start:
             on_carried_out=announcer.carried_out,
             on_lost_fence=metrics.fence_lost,
         )
-        presence = self._presence(upstream, gated_keys)
-        await self._control(upstream, follower, announcer, metrics, Readiness((follower, presence), upstream))
+        presence, door = self._presence(upstream, gated_keys), Door()
+        await self._control(upstream, follower, announcer, metrics, Readiness((follower, presence, door), upstream))
         self.stack.push_async_callback(presence.close)
         await presence.register()
         loops = (presence.run(), follower.run(), announcer.run(), reconciler.run())
         self.stack.push_async_callback(_ended, [self.background.create_task(loop) for loop in loops])
         await _synced(follower)
         await self._relay(upstream, gated_keys, announcer, metrics)
+        door.open()
+        self.stack.callback(door.close)
         self._announce()
 
     def _presence(self, upstream: Upstream, gated_keys: GatedKeys) -> Presence:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from greenroom.addresses import Address
-from greenroom.app import Places, _first, _place, _stopped_by_signals, describe
+from greenroom.app import Door, Places, _first, _place, _stopped_by_signals, describe
 from greenroom.errors import SettingsError, StartError
 from greenroom.settings import load_settings
 
@@ -96,3 +96,12 @@ async def test_a_signal_cancels_once_and_says_so() -> None:
         assert stopping.is_set()
     assert steps == ["stopped in good order"]
     assert log.events == ["stopping"]
+
+
+def test_a_proxy_is_not_ready_before_workers_are_let_in_and_while_it_stops() -> None:
+    door = Door()
+    assert door.why_not_ready is not None
+    door.open()
+    assert door.why_not_ready is None
+    door.close()
+    assert door.why_not_ready is not None

@@ -15,8 +15,12 @@ from greenroom.pb.etcd import rpc_pb2
 
 def _enums(message: type[Message]) -> tuple[tuple[str, frozenset[int], bool], ...]:
     """Each enum field of a message: its name, the numbers that have a name, and whether it is a list of them."""
-    fields = (field for field in message.DESCRIPTOR.fields if field.enum_type is not None)
-    return tuple((field.name, frozenset(field.enum_type.values_by_number), field.is_repeated) for field in fields)
+    fields = message.DESCRIPTOR.fields
+    return tuple(
+        (field.name, frozenset(enum.values_by_number), field.is_repeated)
+        for field in fields
+        if (enum := field.enum_type) is not None
+    )
 
 
 _ENUMS: Final[Mapping[type[Message], tuple[tuple[str, frozenset[int], bool], ...]]] = {

@@ -23,7 +23,7 @@ from greenroom.cli.options import console
 from greenroom.demo.public import PublicWatcher, Sighting
 from greenroom.demo.scenario import MODEL, Stage, play
 from greenroom.demo.timeline import Timeline
-from greenroom.errors import StartError
+from greenroom.errors import ControlError, StartError
 from greenroom.processes import die_with_parent, free_port
 
 START_SECONDS = 30.0
@@ -58,7 +58,7 @@ class Ports:
 def run(*, keep: bool) -> int:
     """Plays the story; 0 if everything was seen that should be, else 1. With `keep` it goes on until interrupted.
 
-    StartError or ControlError where it breaks off.
+    StartError where it breaks off.
     """
     timeline = Timeline(console())
     with ExitStack() as stack:
@@ -106,14 +106,19 @@ def _serving(ports: Ports, log_path: Path, timeline: Timeline) -> Iterator["subp
 
 @contextmanager
 def _breaking_off_in_words(serving: "subprocess.Popen[bytes]", log_path: Path) -> Iterator[None]:
-    """A worker's or the watcher's call that fails says no more to its reader than why, and what became of the proxy."""
+    """Whoever's call failed, the reader is told why in one line, and what became of the proxy."""
     try:
         yield
-    except grpc.RpcError as error:
-        details = " ".join((error.details() or "").split())
+    except (grpc.RpcError, ControlError) as error:
         status = serving.poll()
         ended = "" if status is None else f"; greenroom serve ended with status {status}: {_tail(log_path)}"
-        raise StartError(f"the demonstration broke off: {error.code().name}: {details}{ended}") from error
+        raise StartError(f"the demonstration broke off: {_why(error)}{ended}") from error
+
+
+def _why(error: grpc.RpcError | ControlError) -> str:
+    if isinstance(error, ControlError):
+        return str(error)
+    return f"{error.code().name}: {' '.join((error.details() or '').split())}"
 
 
 def _wait_ready(process: "subprocess.Popen[bytes]", ports: Ports, log_path: Path) -> None:

@@ -117,12 +117,6 @@ class Upstream:
         answer_type = rpc_pb2.LeaseTimeToLiveResponse
         return await self._call("Lease/LeaseTimeToLive", request, answer_type, metadata, timeout_seconds)
 
-    async def member_list(
-        self, request: rpc_pb2.MemberListRequest, *, metadata: Metadata = (), timeout_seconds: float | None = None
-    ) -> rpc_pb2.MemberListResponse:
-        """Cluster/MemberList."""
-        return await self._call("Cluster/MemberList", request, rpc_pb2.MemberListResponse, metadata, timeout_seconds)
-
     async def status(
         self, request: rpc_pb2.StatusRequest, *, metadata: Metadata = (), timeout_seconds: float | None = None
     ) -> rpc_pb2.StatusResponse:

@@ -12,7 +12,7 @@ from greenroom.cli.main import app
 from greenroom.demo import run
 from greenroom.demo.public import Sighting
 from greenroom.demo.run import Ports, suggestions
-from greenroom.errors import StartError
+from greenroom.errors import ControlError, StartError
 
 PORTS = Ports(*(Address("127.0.0.1", port) for port in (1, 2, 3, 4)))
 
@@ -100,7 +100,8 @@ class Failed(grpc.RpcError):
         return "connection\nrefused"
 
 
-def test_a_call_that_fails_is_one_line(tmp_path: Path) -> None:
+@pytest.mark.parametrize("error", [Failed(), ControlError("UNAVAILABLE: connection refused", ControlError.UNREACHABLE)])
+def test_a_call_that_fails_is_one_line(error: Exception, tmp_path: Path) -> None:
     (tmp_path / "log").write_text("out of memory\n")
     with started("print('ready', flush=True); raise SystemExit(3)") as process:
         process.wait()
@@ -109,7 +110,7 @@ def test_a_call_that_fails_is_one_line(tmp_path: Path) -> None:
             "greenroom serve ended with status 3: out of memory"
         )
         with pytest.raises(StartError, match=f"^{words}$"), run._breaking_off_in_words(process, tmp_path / "log"):
-            raise Failed
+            raise error
 
 
 def test_a_users_own_settings_do_not_reach_the_demonstrations_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
