@@ -14,7 +14,7 @@ from google.protobuf.message import DecodeError, Message
 
 from greenroom.control.views import INSTANCES, OUTCOMES, ROLLOUT_HOLDS, selector_of
 from greenroom.core.keyspace import InstanceId, lease_of
-from greenroom.core.policy import GATE_NAME
+from greenroom.core.policy import GATE_NAME, NO_GATE_NAME
 from greenroom.core.record import bounded_reason
 from greenroom.core.selectors import Selector
 from greenroom.core.strict import Reading, Schema, schema_of
@@ -158,8 +158,7 @@ def _gate(name: str) -> str:
     if not name:
         raise _wrong("gate", "is required")
     if not GATE_NAME.fullmatch(name):
-        words = "is not a DNS label (lower-case letters, digits, '-' or '_', at most 63)"
-        raise _wrong("gate", f"{_shown(name)} {words}")
+        raise _wrong("gate", f"{_shown(name)} {NO_GATE_NAME}")
     return name
 
 

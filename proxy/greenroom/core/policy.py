@@ -26,6 +26,8 @@ LARGEST_TIMEOUT_SECONDS = 30 * 24 * 3600
 """A month: longer is a typing error, and a deadline that far off is no deadline."""
 
 GATE_NAME = re.compile(r"[a-z0-9](?:[a-z0-9_-]{0,61}[a-z0-9])?")
+NO_GATE_NAME = "is not a DNS label (lower-case letters, digits, '-' or '_', at most 63)"
+"""What is said of a name that GATE_NAME does not match, in a policy and by the control API."""
 
 
 class Hold(StrEnum):
@@ -47,7 +49,7 @@ class Hold(StrEnum):
 def check_gate_name(name: str) -> str:
     """The name itself; ValueError for one that is no DNS label (`_` may stand for `-`) or is reserved."""
     if not GATE_NAME.fullmatch(name):
-        raise ValueError(f"gate name {name!r} is not a DNS label (lower-case letters, digits, '-' or '_', at most 63)")
+        raise ValueError(f"gate name {name!r} {NO_GATE_NAME}")
     if name in RESERVED_GATE_NAMES:
         raise ValueError(f"gate name {name!r} is reserved")
     return name
