@@ -79,6 +79,9 @@ class ByContent:
     def kind(self, path: bytes) -> Kind:
         return {UNARY: Kind.UNARY, STREAM: Kind.STREAM, FORWARD: Kind.FORWARD}.get(path, Kind.REFUSE)
 
+    def unknown(self, path: bytes) -> str:
+        return f"nobody knows {path.decode()!r}"
+
     def inspect(self, path: bytes, message: bytes) -> Decision:
         self.seen.append((path, message))
         if message.startswith(b"hold"):

@@ -82,11 +82,12 @@ def leaves(request: rpc_pb2.TxnRequest) -> list[Leaf]:
 
 def _collect(request: rpc_pb2.TxnRequest, found: list[Leaf], room: int) -> int:
     """Appends the leaves; how many parts more there may be."""
-    room -= len(request.compare) + len(request.success) + len(request.failure)
+    compares, success, failure = request.compare, request.success, request.failure
+    room -= len(compares) + len(success) + len(failure)
     if room < 0:
         raise EtcdRefusal(TOO_MANY_OPERATIONS)
-    found += request.compare
-    for operation in (*request.success, *request.failure):
+    found += compares
+    for operation in (*success, *failure):
         name = operation.WhichOneof("request")
         if name == "request_txn":
             room = _collect(operation.request_txn, found, room)

@@ -34,6 +34,8 @@ class _Unsent:
 class Answers:
     """The answers under way on one connection; `closed` is called with each stream whose answer has left whole."""
 
+    __slots__ = ("_bound", "_client", "_closed", "_lane", "_unsent", "block_was_sent")
+
     def __init__(self, lane: Lane, client: Announced, bound: Bound, closed: Callable[[Stream], None]) -> None:
         self._lane = lane
         self._client = client
@@ -50,6 +52,11 @@ class Answers:
         trailers = encode_trailers(answer.code, answer.details[:_DETAILS_CHARACTERS], answer.trailers)
         self._unsent[stream.id] = _Unsent(stream, body, trailers)
         self.advance(stream.id)
+
+    def end(self) -> None:
+        """The connection is over. Nothing is left that refers to whoever made this."""
+        self._unsent.clear()
+        self._closed = _nobody
 
     def forget(self, stream_id: int) -> None:
         """The client gave the stream up."""
@@ -102,3 +109,7 @@ class Answers:
         self._lane.out.append(pack_block(stream.id, self._opening() + block, END_STREAM))
         self.forget(stream.id)
         self._closed(stream)
+
+
+def _nobody(_: Stream) -> None:
+    """Nobody is to be told any more."""

@@ -3,8 +3,7 @@
 Rule: nothing is written inside a block, so its frames are kept until the last one is there and then go together.
 """
 
-from collections.abc import Callable
-from typing import Final
+from typing import Any, Final
 
 from .frames import (
     CONTINUATION,
@@ -23,56 +22,64 @@ from .limits import Limits
 
 _STRAY: Final = "CONTINUATION without HEADERS, or another frame inside a header block"
 
-Whole = Callable[[int, int, bytes, bytes], None]
-"""Called with the flags of the HEADERS frame, the stream id, the block, and its frames as they came."""
 
-
-def stray(flags: int, stream_id: int, begin: int, end: int) -> None:
+def stray(reader: Any, flags: int, stream_id: int, begin: int, end: int) -> None:
     """The handler of a frame that has no place where it came."""
     raise Fault(Error.PROTOCOL_ERROR, _STRAY)
 
 
-class BlockAssembly:
-    """Takes over a reader's handlers from the first HEADERS frame to the end of its block."""
+class _Begun:
+    """A block whose end has not come, and the handlers that were in force before it."""
 
-    def __init__(self, reader: FrameReader, limits: Limits, whole: Whole) -> None:
-        self._reader = reader
+    __slots__ = ("flags", "fragments", "frames", "outside", "size_bytes", "stream_id")
+
+    def __init__(self, flags: int, stream_id: int, outside: tuple[Take, ...]) -> None:
+        self.flags = flags
+        self.stream_id = stream_id
+        self.outside = outside
+        self.frames: list[bytes] = []
+        self.fragments: list[bytes] = []
+        self.size_bytes = 0
+
+
+class BlockReader(FrameReader):
+    """A reader whose `start_block` takes over the handlers from the first HEADERS frame to the end of its block."""
+
+    __slots__ = ("_begun", "_limits")
+
+    def __init__(self, out: list[bytes], handlers: tuple[Take, ...], limits: Limits) -> None:
+        super().__init__(out, handlers)
         self._limits = limits
-        self._whole = whole
-        self._inside = handler_table({CONTINUATION: self._continuation}, stray)
-        self._outside: tuple[Take, ...] = ()
-        self._flags = self._stream_id = 0
-        self._frames: list[bytes] = []
-        self._fragments: list[bytes] = []
-        self._bytes = 0
+        self._begun: _Begun | None = None
 
-    def start(self, flags: int, stream_id: int, begin: int, end: int) -> None:
+    def whole_block(self, flags: int, stream_id: int, block: bytes, frames: bytes) -> None:
+        """A block is whole: flags of its HEADERS frame, stream id, its bytes, and its frames as they came."""
+        raise NotImplementedError
+
+    def start_block(self, flags: int, stream_id: int, begin: int, end: int) -> None:
         """A HEADERS frame without END_HEADERS."""
-        self._outside = self._reader.handlers
-        self._reader.handlers = self._inside
-        self._flags, self._stream_id, self._bytes = flags, stream_id, 0
-        self._add(flags, begin, end)
+        self._begun = _Begun(flags, stream_id, self.handlers)
+        self.handlers = _INSIDE
+        self._add(self._begun, flags, begin, end)
 
     def _continuation(self, flags: int, stream_id: int, begin: int, end: int) -> None:
-        if stream_id != self._stream_id:
+        begun = self._begun
+        if begun is None or stream_id != begun.stream_id:
             raise Fault(Error.PROTOCOL_ERROR, _STRAY)
-        self._add(0, begin, end)
+        self._add(begun, 0, begin, end)
         if flags & END_HEADERS:
-            self._end()
+            self._begun = None
+            self.handlers = begun.outside
+            self.whole_block(begun.flags, stream_id, b"".join(begun.fragments), b"".join(begun.frames))
 
-    def _add(self, flags: int, begin: int, end: int) -> None:
-        content_begin, content_end = content_of(
-            self._reader.data, flags & (PADDED | PRIORITIZED), begin + HEADER_BYTES, end
-        )
-        self._fragments.append(self._reader.data[content_begin:content_end])
-        self._bytes += end - begin
-        self._frames.append(self._reader.cut(begin, end))
-        if self._bytes > self._limits.header_block_bytes or len(self._frames) > self._limits.header_block_frames:
+    def _add(self, begun: _Begun, flags: int, begin: int, end: int) -> None:
+        content_begin, content_end = content_of(self.data, flags & (PADDED | PRIORITIZED), begin + HEADER_BYTES, end)
+        begun.fragments.append(self.data[content_begin:content_end])
+        begun.frames.append(self.cut(begin, end))
+        begun.size_bytes += end - begin
+        limits = self._limits
+        if begun.size_bytes > limits.header_block_bytes or len(begun.frames) > limits.header_block_frames:
             raise Fault(Error.ENHANCE_YOUR_CALM, "header block too long")
 
-    def _end(self) -> None:
-        self._reader.handlers = self._outside
-        block, frames = b"".join(self._fragments), b"".join(self._frames)
-        self._fragments.clear()
-        self._frames.clear()
-        self._whole(self._flags, self._stream_id, block, frames)
+
+_INSIDE: Final = handler_table({CONTINUATION: BlockReader._continuation}, stray)

@@ -26,7 +26,7 @@ class Kind(StrEnum):
     FORWARD = "forward"
     UNARY = "unary"  # the one request message is looked into before it can take effect
     STREAM = "stream"  # each request message is looked into (Watch)
-    REFUSE = "refuse"  # answered UNIMPLEMENTED
+    REFUSE = "refuse"  # answered UNIMPLEMENTED, in the words of `unknown`
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +73,9 @@ class Inspector(Protocol):
 
     def kind(self, path: bytes) -> Kind:
         """What to do with calls of `path`. Asked once a distinct header block, so the answer must not change."""
+
+    def unknown(self, path: bytes) -> str:
+        """What a client is told that calls a `path` to be refused; b"" where it gave none, or several."""
 
     def inspect(self, path: bytes, message: bytes) -> Decision:
         """What to do with one request message, given without its five byte prefix."""

@@ -6,7 +6,7 @@ in the table, and never before a decision about the message it completes.
 
 from typing import Final
 
-from .blocks import BlockAssembly, stray
+from .blocks import stray
 from .calls import Code, Kind, Refuse
 from .dialogue import Dialogue
 from .frames import (
@@ -36,9 +36,9 @@ from .frames import (
     pack_window_update,
     word,
 )
-from .heads import RequestHeads
-from .inspection import Inspection
-from .limits import Rate
+from .heads import KnownHeads, RequestHead, RequestHeads
+from .inspection import InspectingReader
+from .limits import Rates
 from .pings import answered
 from .settings import MAX_FRAME_SIZE, build, for_upstream, last_value, parse
 from .streams import Phase, Stream
@@ -52,51 +52,31 @@ _UNARY: Final = Kind.UNARY
 _FORWARD: Final = Kind.FORWARD
 _STREAM: Final = Kind.STREAM
 
+_SHAPE_OF_HEAD: Final = PADDED | PRIORITIZED | END_HEADERS | END_STREAM
 _WINDOW_UPDATE_BYTES: Final = HEADER_BYTES + 4
+_PING_BYTES: Final = HEADER_BYTES + 8
 _WRONG_LENGTH: Final = "frame of a wrong length"
-_UNKNOWN_METHOD: Final = Refuse(Code.UNIMPLEMENTED, "unknown method")
+_TOO_MANY_CONTROL_FRAMES: Final = "too many control frames"
 _COMPRESSED: Final = Refuse(Code.UNIMPLEMENTED, "compressed messages are not taken on this method")
-_TOO_MANY_STREAMS: Final = Refuse(Code.RESOURCE_EXHAUSTED, "too many calls at once on this connection")
 _TOO_MANY_UNDECIDED: Final = Refuse(Code.RESOURCE_EXHAUSTED, "too many calls without a message on this connection")
 
 
-class ClientFrames:
-    """The handlers of one client's frames. `reader` takes its bytes after the preface."""
+class ClientFrames(InspectingReader):
+    """Takes one client's bytes after the preface."""
 
-    def __init__(self, dialogue: Dialogue) -> None:
-        self._dialogue = dialogue
+    __slots__ = ("_resets", "_streams", "heads", "rates", "upstream_reader")
+
+    def __init__(self, dialogue: Dialogue, known: KnownHeads) -> None:
+        super().__init__(dialogue, _FIRST)
         self._streams = dialogue.streams
-        self._up = dialogue.up
-        self._limits = limits = dialogue.limits
-        self.reader = FrameReader(dialogue.to_upstream, ())
-        self.heads = RequestHeads(dialogue.inspector.kind, limits.header_list_bytes)
+        self.heads = RequestHeads(known, dialogue.limits.header_list_bytes)
         self.upstream_reader: FrameReader | None = None  # it takes frames as large as the client says
-        self._inspection = Inspection(dialogue, self.reader)
-        self._blocks = BlockAssembly(self.reader, limits, self._whole_block)
-        self._control_rate = Rate(limits.control_frames_per_second)
-        self._empty_rate = Rate(limits.empty_data_frames_per_second)
-        self._window_rate = Rate(limits.window_updates_per_second)
+        self.rates = Rates()
         self._resets = 0
-        self._handlers = handler_table(
-            {
-                DATA: self._data,
-                HEADERS: self._headers,
-                RST_STREAM: self._rst_stream,
-                SETTINGS: self._settings,
-                PUSH_PROMISE: stray,
-                PING: self._ping,
-                GOAWAY: self._goaway,
-                WINDOW_UPDATE: self._window_update,
-                CONTINUATION: stray,
-            },
-            self._ignored,
-        )
-        # The first frame has to be SETTINGS (RFC 9113, section 3.4).
-        self.reader.handlers = handler_table({SETTINGS: self._settings}, stray)
 
     def _data(self, flags: int, stream_id: int, begin: int, end: int) -> None:
-        if end - begin == HEADER_BYTES and not flags & END_STREAM and self._empty_rate.exceeded(self._dialogue.now):
-            raise Fault(Error.ENHANCE_YOUR_CALM, "too many empty DATA frames")
+        if end - begin == HEADER_BYTES and not flags & END_STREAM:
+            self._count_empty()
         stream = self._streams.get(stream_id)
         if stream is None:
             self._late_data(flags, stream_id, begin, end)
@@ -107,12 +87,12 @@ class ClientFrames:
             stream.client_ended = True
         phase = stream.phase
         if phase is _FIRST_MESSAGE:
-            self._inspection.first_message(stream, flags, begin, end)
+            self.first_message(stream, flags, begin, end)
         elif phase is _PASS:
-            self._inspection.pass_on(stream, flags, begin, end)
+            self.pass_on(stream, flags, begin, end)
         else:
             self._data_in_other_phase(stream, flags, begin, end)
-        if stream.client_ended and stream.upstream_ended:
+        if stream.upstream_ended and stream.client_ended:
             self._dialogue.forget(stream)
 
     def _late_data(self, flags: int, stream_id: int, begin: int, end: int) -> None:
@@ -120,74 +100,83 @@ class ClientFrames:
         self._must_not_be_idle(stream_id)
         if flags & END_STREAM:
             self._count_control()
-        self._inspection.swallow(None, begin, end)
+        self.swallow(None, begin, end)
 
     def _data_in_other_phase(self, stream: Stream, flags: int, begin: int, end: int) -> None:
-        inspection = self._inspection
         phase = stream.phase
         if phase is _DECIDED:
-            inspection.after_first_message(stream, flags, begin, end)
+            self.after_first_message(stream, flags, begin, end)
         elif phase is Phase.EACH_MESSAGE:
-            inspection.each_message(stream, flags, begin, end)
+            self.each_message(stream, flags, begin, end)
         else:
-            inspection.swallow(stream, begin, end)
+            self.swallow(stream, begin, end)
             if phase is Phase.ENDED_UPSTREAM and flags & END_STREAM:
                 self._up.send(pack(DATA, END_STREAM, stream.id))
 
-    def _headers(self, flags: int, stream_id: int, begin: int, end: int) -> None:
-        if not flags & END_HEADERS:
-            self._blocks.start(flags, stream_id, begin, end)
-            return
-        data = self.reader.data
-        if flags & (PADDED | PRIORITIZED):
-            content_begin, content_end = content_of(data, flags, begin + HEADER_BYTES, end)
-            block = data[content_begin:content_end]
-        else:
-            block = data[begin + HEADER_BYTES : end]
-        stream = self._opened(flags, stream_id, block)
-        if stream_id > self._dialogue.last_id_told:
-            self._ignore(stream, self.reader.cut(begin, end))
-            return
-        refusal = self._refusal(stream)
-        if refusal is not None or self._up.waiting:
-            self._begin(stream, self.reader.cut(begin, end), refusal)
+    def _headers(self, flags: int, stream_id: int, begin: int, end: int) -> int | None:
+        """A call begins, and where its only message stands right behind, that is dealt with too."""
+        if flags & _SHAPE_OF_HEAD != END_HEADERS:
+            self._unusual_headers(flags, stream_id, begin, end)
+            return None
+        head = self._head(stream_id, self.data[begin + HEADER_BYTES : end])
+        if (
+            head.is_usual
+            and stream_id <= self._dialogue.last_id_told
+            and len(self._streams) < self._dialogue.stream_room
+            and (after := self.whole_call(head, stream_id, end)) is not None
+        ):
+            return after
+        self._opened(head, flags, stream_id, begin, end)
+        return None
 
-    def _whole_block(self, flags: int, stream_id: int, block: bytes, frames: bytes) -> None:
-        stream = self._opened(flags, stream_id, block)
+    def _unusual_headers(self, flags: int, stream_id: int, begin: int, end: int) -> None:
+        """In several frames, padded, with a priority, or without any message."""
+        if not flags & END_HEADERS:
+            self.start_block(flags, stream_id, begin, end)
+            return
+        content_begin, content_end = content_of(self.data, flags, begin + HEADER_BYTES, end)
+        self._opened(self._head(stream_id, self.data[content_begin:content_end]), flags, stream_id, begin, end)
+
+    def whole_block(self, flags: int, stream_id: int, block: bytes, frames: bytes) -> None:
+        stream = self._dialogue.open(stream_id, self._head(stream_id, block), flags)
         if stream_id > self._dialogue.last_id_told:
             self._ignore(stream, frames)
         else:
             self._begin(stream, frames, self._refusal(stream))
 
-    def _opened(self, flags: int, stream_id: int, block: bytes) -> Stream:
-        """A new stream. A used id is one too: etcd ends the connection for trailers of a client."""
+    def _head(self, stream_id: int, block: bytes) -> RequestHead:
+        """The head of a new stream. A used id is none: etcd ends the connection for trailers of a client."""
         dialogue = self._dialogue
         if stream_id <= dialogue.last_client_id or not stream_id & 1:
             raise Fault(Error.PROTOCOL_ERROR, f"HEADERS on stream {stream_id}")
         dialogue.last_client_id = stream_id
-        head = self.heads.head(block)
-        stream = Stream(stream_id, head, head.phase, dialogue.now)
-        if flags & END_STREAM:
-            stream.client_ended = True
-        self._streams[stream_id] = stream
-        if head.phase is _FIRST_MESSAGE:
-            dialogue.undecided += 1
-        return stream
+        return self.heads.head(block)
+
+    def _opened(self, head: RequestHead, flags: int, stream_id: int, begin: int, end: int) -> None:
+        """The stream of a head that lies in one frame."""
+        stream = self._dialogue.open(stream_id, head, flags)
+        if stream_id > self._dialogue.last_id_told:
+            self._ignore(stream, self.cut(begin, end))
+            return
+        refusal = self._refusal(stream)
+        if refusal is not None or self._up.waiting:
+            self._begin(stream, self.cut(begin, end), refusal)
 
     def _refusal(self, stream: Stream) -> Refuse | None:
         """Why the call ends before it begins; the counting of those that do not."""
         dialogue = self._dialogue
+        too_much = dialogue.count(stream)
+        if too_much is not None:
+            return too_much
         head = stream.head
         kind = head.kind
         if kind is _UNARY:
             if dialogue.undecided > self._limits.undecided_streams:
                 return _TOO_MANY_UNDECIDED
         elif kind is Kind.REFUSE:
-            return _UNKNOWN_METHOD
+            return Refuse(Code.UNIMPLEMENTED, dialogue.inspector.unknown(head.asked_path()))
         if head.compressed and kind is not _FORWARD:
             return _COMPRESSED
-        if len(self._streams) > self._limits.streams:
-            return _TOO_MANY_STREAMS
         if kind is _STREAM:
             stream.up = StreamWindow(dialogue.upstream_settings)
         if kind is not _UNARY:
@@ -213,14 +202,14 @@ class ClientFrames:
         if stream is None:
             self._must_not_be_idle(stream_id)
             self._count_control()
-            self.reader.cut(begin, end)
+            self.cut(begin, end)
             return
         if not stream.responded:
             self._count_reset()
         if stream.phase is Phase.LOCAL:
-            self.reader.cut(begin, end)
+            self.cut(begin, end)
         elif self._up.holds:
-            frame = self.reader.cut(begin, end)
+            frame = self.cut(begin, end)
             self._dialogue.drop_waiting(stream)
             self._up.send(frame)
             self._up.drain()
@@ -236,8 +225,8 @@ class ClientFrames:
         if stream_id:
             raise Fault(Error.PROTOCOL_ERROR, "SETTINGS on a stream")
         self._count_control()
-        frame = self.reader.cut(begin, end)
-        self.reader.handlers = self._handlers
+        frame = self.cut(begin, end)
+        self.handlers = _USUAL
         if flags & ACK:
             _must_have_length(begin, end, 0)
             self._up.out.append(frame)
@@ -256,12 +245,16 @@ class ClientFrames:
         self._up.out.append(pack(SETTINGS, 0, 0, build(for_upstream(settings))))
 
     def _ping(self, flags: int, stream_id: int, begin: int, end: int) -> None:
-        _must_have_length(begin, end, 8)
+        if end - begin != _PING_BYTES:
+            raise Fault(Error.FRAME_SIZE_ERROR, _WRONG_LENGTH)
         if stream_id:
             raise Fault(Error.PROTOCOL_ERROR, "PING on a stream")
-        self._count_control()
+        rates = self.rates
+        rates.control_frames += 1
+        if rates.control_frames > self._limits.control_frames_per_second:
+            raise Fault(Error.ENHANCE_YOUR_CALM, _TOO_MANY_CONTROL_FRAMES)
         if not flags & ACK and not self._dialogue.pings.may_pass(self._dialogue.now):
-            frame = self.reader.cut(begin, end)
+            frame = self.cut(begin, end)
             self._dialogue.to_client.append(answered(frame[HEADER_BYTES:]))
 
     def _goaway(self, flags: int, stream_id: int, begin: int, end: int) -> None:
@@ -272,9 +265,11 @@ class ClientFrames:
     def _window_update(self, flags: int, stream_id: int, begin: int, end: int) -> None:
         if end - begin != _WINDOW_UPDATE_BYTES:
             raise Fault(Error.FRAME_SIZE_ERROR, _WRONG_LENGTH)
-        if self._window_rate.exceeded(self._dialogue.now):
+        rates = self.rates
+        rates.window_updates += 1
+        if rates.window_updates > self._limits.window_updates_per_second:
             raise Fault(Error.ENHANCE_YOUR_CALM, "too many window updates")
-        increment = word(self.reader.data, begin + HEADER_BYTES)
+        increment = word(self.data, begin + HEADER_BYTES)
         if increment == 0:
             raise Fault(Error.PROTOCOL_ERROR, "WINDOW_UPDATE of 0")
         down = self._dialogue.down
@@ -290,7 +285,7 @@ class ClientFrames:
         was_shut = down.left == 0
         told = down.open(increment)
         if told != increment:
-            self.reader.cut(begin, end)
+            self.cut(begin, end)
             if told:
                 self._up.out.append(pack_window_update(0, told))
         if was_shut:
@@ -301,25 +296,31 @@ class ClientFrames:
         stream = self._streams.get(stream_id)
         if stream is None:
             self._must_not_be_idle(stream_id)
-            self.reader.cut(begin, end)
+            self.cut(begin, end)
             return
         stream.allowance += increment
         if stream.room(self._dialogue.client_settings) > LARGEST_WINDOW_BYTES:
             raise Fault(Error.FLOW_CONTROL_ERROR, "stream window above its largest size")
         if stream.phase is Phase.LOCAL:
-            self.reader.cut(begin, end)
+            self.cut(begin, end)
             self._dialogue.answers.advance(stream_id)
         elif stream.head_waits:
-            self._up.send(self.reader.cut(begin, end))
+            self._up.send(self.cut(begin, end))
 
     def _ignored(self, flags: int, stream_id: int, begin: int, end: int) -> None:
         """PRIORITY means nothing any more, and unknown frames are for one hop only: neither goes on."""
         self._count_control()
-        self.reader.cut(begin, end)
+        self.cut(begin, end)
 
     def _count_control(self) -> None:
-        if self._control_rate.exceeded(self._dialogue.now):
-            raise Fault(Error.ENHANCE_YOUR_CALM, "too many control frames")
+        self.rates.control_frames += 1
+        if self.rates.control_frames > self._limits.control_frames_per_second:
+            raise Fault(Error.ENHANCE_YOUR_CALM, _TOO_MANY_CONTROL_FRAMES)
+
+    def _count_empty(self) -> None:
+        self.rates.empty_data_frames += 1
+        if self.rates.empty_data_frames > self._limits.empty_data_frames_per_second:
+            raise Fault(Error.ENHANCE_YOUR_CALM, "too many empty DATA frames")
 
     def _must_not_be_idle(self, stream_id: int) -> None:
         if stream_id > self._dialogue.last_client_id or not stream_id & 1:
@@ -329,3 +330,21 @@ class ClientFrames:
 def _must_have_length(begin: int, end: int, length: int) -> None:
     if end - begin != HEADER_BYTES + length:
         raise Fault(Error.FRAME_SIZE_ERROR, _WRONG_LENGTH)
+
+
+_USUAL: Final = handler_table(
+    {
+        DATA: ClientFrames._data,
+        HEADERS: ClientFrames._headers,
+        RST_STREAM: ClientFrames._rst_stream,
+        SETTINGS: ClientFrames._settings,
+        PUSH_PROMISE: stray,
+        PING: ClientFrames._ping,
+        GOAWAY: ClientFrames._goaway,
+        WINDOW_UPDATE: ClientFrames._window_update,
+        CONTINUATION: stray,
+    },
+    ClientFrames._ignored,
+)
+# The first frame has to be SETTINGS (RFC 9113, section 3.4).
+_FIRST: Final = handler_table({SETTINGS: ClientFrames._settings}, stray)

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from typing import Any, assert_never, cast
 
 from .calls import Answer, Code, HandedOverCall, Handler, Observer
-from .core import RelayCore
+from .core import LOOK_AGAIN_SECONDS, RelayCore
 from .dialogue import CancelHandler, Close, StartHandler
 from .limits import Limits
 
@@ -23,6 +23,30 @@ _HANDLER_FAILED = Answer(None, Code.INTERNAL, "this call could not be answered")
 class Connection:
     """Joins the two protocols below. `gone` is called when both sockets are gone, maybe repeatedly."""
 
+    __slots__ = (
+        "_client",
+        "_client_full_since",
+        "_core",
+        "_draining",
+        "_effects",
+        "_gone",
+        "_handler",
+        "_handlers",
+        "_handlers_at_work",
+        "_last_moment",
+        "_limits",
+        "_loop",
+        "_now",
+        "_observer",
+        "_spawn",
+        "_to_client",
+        "_to_upstream",
+        "_upstream",
+        "_upstream_full",
+        "closed",
+        "turn",
+    )
+
     def __init__(
         self,
         core: RelayCore,
@@ -33,20 +57,24 @@ class Connection:
         gone: Callable[["Connection"], None],
     ) -> None:
         self._core = core
+        self._to_client, self._to_upstream, self._effects = core.to_client, core.to_upstream, core.effects
         self._handler = handler
         self._observer = observer
         self._limits = limits
         self._spawn = spawn
         self._gone = gone
         self._loop = asyncio.get_running_loop()
+        self._now = self._loop.time
         self._client: asyncio.Transport | None = None
         self._upstream: asyncio.Transport | None = None
         self._client_full_since: float | None = None
         self._upstream_full = True  # there is none yet
         self._handlers: dict[int, asyncio.Task[None]] = {}
+        self._handlers_at_work: asyncio.Semaphore | None = None
         self._last_moment: asyncio.TimerHandle | None = None
         self._draining = False
         self.closed = False
+        self.turn = 0  # of the rounds in which it is ticked
 
     def __repr__(self) -> str:
         return f"<Connection {self._core!r}>"
@@ -66,16 +94,16 @@ class Connection:
         self._loop.call_soon(self._regulate)
 
     def client_bytes(self, data: bytes) -> None:
-        self._core.feed_client(data, self._loop.time())
+        self._core.feed_client(data, self._now())
         self._flush()
 
     def upstream_bytes(self, data: bytes) -> None:
-        self._core.feed_upstream(data, self._loop.time())
+        self._core.feed_upstream(data, self._now())
         self._flush()
 
     def client_full(self) -> None:
         """The client's socket takes no more; for how long, `tick` looks at."""
-        self._client_full_since = self._loop.time()
+        self._client_full_since = self._now()
         self._regulate()
 
     def client_free(self) -> None:
@@ -90,16 +118,18 @@ class Connection:
         self._upstream_full = False
         self._regulate()
 
-    def tick(self, now: float) -> None:
-        """Twice a second: what time alone brings about."""
-        if self._client_full_since is not None:
-            self._core.upstream_unread(now)
-            if now - self._client_full_since > self._limits.client_stall_seconds:
-                self.abort("client takes nothing")
-                return
+    def tick(self, now: float) -> float | None:
+        """What time alone brings about. Returns after how many seconds to be called again, None for never."""
+        again = LOOK_AGAIN_SECONDS
         with self.guarded():
-            self._core.tick(now)
-            self._flush()
+            if self._client_full_since is not None:
+                self._core.upstream_unread(now)
+                if now - self._client_full_since > self._limits.client_stall_seconds:
+                    self.abort("client takes nothing")
+            if not self.closed:
+                again = self._core.tick(now)
+                self._flush()
+        return None if self.closed else again
 
     def drain(self) -> None:
         """Let what is under way end, then close."""
@@ -168,23 +198,22 @@ class Connection:
         _read(self._upstream, wanted=not client_full)
 
     def _flush(self) -> None:
-        core = self._core
-        out = core.to_upstream
+        out = self._to_upstream
         if out and self._upstream is not None:
             self._upstream.write(out[0] if len(out) == 1 else b"".join(out))
             out.clear()
-        out = core.to_client
-        if out and core.client_ready and self._client is not None:
+        out = self._to_client
+        if out and self._client is not None and self._core.client_ready:
             self._client.write(out[0] if len(out) == 1 else b"".join(out))
             out.clear()
-        if core.effects:
+        if self._effects:
             self._carry_out_effects()
-        if self._draining and core.drained:
+        if self._draining and self._core.drained:
             self.close("drained")
 
     def _carry_out_effects(self) -> None:
-        effects = list(self._core.effects)
-        self._core.effects.clear()
+        effects = list(self._effects)
+        self._effects.clear()
         for effect in effects:
             match effect:
                 case StartHandler(stream_id, call):
@@ -202,13 +231,13 @@ class Connection:
         answer = await self._answer_to(call)
         self._handlers.pop(stream_id, None)
         with self.guarded():
-            self._core.answer(stream_id, answer, self._loop.time())
+            self._core.answer(stream_id, answer, self._now())
             if not self.closed:
                 self._flush()
 
     async def _answer_to(self, call: HandedOverCall) -> Answer:
         try:
-            async with asyncio.timeout(call.timeout_seconds) as deadline:
+            async with asyncio.timeout(call.timeout_seconds) as deadline, self._turns:
                 return await self._handler(call)
         except Exception as error:  # the outermost frame of a handler: its bug ends one call
             if deadline.expired():
@@ -219,6 +248,13 @@ class Connection:
             if task is None or task.cancelling():
                 raise
             return self._failed(call, RuntimeError("the handler was cancelled from inside"))
+
+    @property
+    def _turns(self) -> asyncio.Semaphore:
+        """What a handler at work waits for. Most connections never have one."""
+        if self._handlers_at_work is None:
+            self._handlers_at_work = asyncio.Semaphore(self._limits.handlers_at_work)
+        return self._handlers_at_work
 
     def _failed(self, call: HandedOverCall, error: Exception) -> Answer:
         self._observer.handler_failed(call.path, error)
@@ -236,6 +272,8 @@ def _read(transport: asyncio.Transport | None, *, wanted: bool) -> None:
 
 class ClientProtocol(asyncio.Protocol):
     """The client's socket."""
+
+    __slots__ = ("_connection", "data_received")
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
@@ -256,6 +294,8 @@ class ClientProtocol(asyncio.Protocol):
 
 class UpstreamProtocol(asyncio.Protocol):
     """The socket to upstream."""
+
+    __slots__ = ("_connection", "data_received")
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection

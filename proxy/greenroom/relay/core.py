@@ -8,15 +8,33 @@ from .calls import Answer, Code, Inspector, Observer, Refuse, SilentObserver
 from .client_frames import ClientFrames
 from .dialogue import Close, Dialogue, Effect
 from .frames import PREFACE, SETTINGS, Error, Fault, pack, pack_goaway
+from .heads import KnownHeads
 from .limits import Limits, Totals
 from .streams import Phase
 from .upstream_frames import UpstreamFrames
+
+LOOK_AGAIN_SECONDS = 5.0
+"""So late may be noticed that nothing happens: by a client that says nothing, in a call without a message."""
 
 _TOO_OLD = Refuse(Code.RESOURCE_EXHAUSTED, "no whole message came in time")
 
 
 class RelayCore:
     """One client connection and its upstream connection. Times are seconds on any one monotonic clock."""
+
+    __slots__ = (
+        "_client",
+        "_dialogue",
+        "_draining",
+        "_opened",
+        "_over",
+        "_peer",
+        "_preface",
+        "_upstream",
+        "effects",
+        "to_client",
+        "to_upstream",
+    )
 
     def __init__(
         self,
@@ -27,12 +45,13 @@ class RelayCore:
         observer: Observer | None = None,
         peer: str = "",
         totals: Totals | None = None,
+        known: KnownHeads | None = None,
     ) -> None:
         self._dialogue = Dialogue(inspector, limits, observer or SilentObserver(), totals or Totals(limits), now)
         self._peer = peer
-        self._client = ClientFrames(self._dialogue)
-        self._upstream = UpstreamFrames(self._dialogue, self._client.heads, self._client.reader)
-        self._client.upstream_reader = self._upstream.reader
+        self._client = ClientFrames(self._dialogue, known or KnownHeads(inspector.kind))
+        self._upstream = UpstreamFrames(self._dialogue, self._client)
+        self._client.upstream_reader = self._upstream
         self._preface: bytes | None = b""  # as much of it as came; None when it is whole
         self._opened = now
         self._over = False
@@ -65,10 +84,13 @@ class RelayCore:
             return
         dialogue = self._dialogue
         dialogue.now = now
+        client = self._client
+        if now >= client.rates.until:
+            client.rates.begin(now)
         try:
             if self._preface is not None:
                 data = self._after_preface(self._preface, data)
-            self._client.reader.feed(data)
+            client.feed(data)
         except Fault as fault:
             self._fail(fault)
         if dialogue.owed_client or dialogue.owed_upstream:
@@ -81,7 +103,7 @@ class RelayCore:
         dialogue = self._dialogue
         dialogue.now = dialogue.pings.heard = now
         try:
-            self._upstream.reader.feed(data)
+            self._upstream.feed(data)
         except Fault as fault:
             self._fail(fault)
         if dialogue.owed_client or dialogue.owed_upstream:
@@ -97,19 +119,22 @@ class RelayCore:
         """The edge does not read upstream at the moment, so its silence says nothing."""
         self._dialogue.pings.heard = now
 
-    def tick(self, now: float) -> None:
-        """Time passes; to be called about twice a second."""
+    def tick(self, now: float) -> float:
+        """Time passes. Returns after how many seconds it is to be called again; sooner does no harm."""
+        again = LOOK_AGAIN_SECONDS
         if self._over:
-            return
+            return again
         self._dialogue.now = now
+        self._dialogue.shrink()
         self._refuse_old()
         try:
             if self._preface is not None and now - self._opened >= self._dialogue.limits.preface_seconds:
                 raise Fault(Error.PROTOCOL_ERROR, "no HTTP/2 preface came in time")
-            self._ask_upstream(now)
+            again = min(again, self._ask_upstream(now))
         except Fault as fault:
             self._fail(fault)
         self._dialogue.pay_credits()
+        return again
 
     def drain(self) -> None:
         """Tell the client to open no more streams here; those it has go on."""
@@ -126,6 +151,7 @@ class RelayCore:
         if not self._over:
             self._over = True
             self._dialogue.end()
+            self._client.upstream_reader = None  # each knows the other: nothing should be left for the collector
 
     def _after_preface(self, begun: bytes, data: bytes) -> bytes:
         missing = len(PREFACE) - len(begun)
@@ -146,12 +172,15 @@ class RelayCore:
         for stream in old:
             dialogue.refuse(stream, _TOO_OLD)
 
-    def _ask_upstream(self, now: float) -> None:
+    def _ask_upstream(self, now: float) -> float:
+        """With open streams, see that upstream lives; after how many seconds to do so again."""
         dialogue = self._dialogue
-        if any(s.phase is not Phase.LOCAL and not s.upstream_ended for s in dialogue.streams.values()):
-            ping = dialogue.pings.tick(now)
-            if ping is not None:
-                self.to_upstream.append(ping)
+        if not any(s.phase is not Phase.LOCAL and not s.upstream_ended for s in dialogue.streams.values()):
+            return LOOK_AGAIN_SECONDS
+        ping = dialogue.pings.tick(now)
+        if ping is not None:
+            self.to_upstream.append(ping)
+        return dialogue.pings.due() - now
 
     def _say_goaway(self, code: Error, text: bytes) -> None:
         dialogue = self._dialogue

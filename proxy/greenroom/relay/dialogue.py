@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from .answers import Answers
 from .calls import Answer, Code, HandedOverCall, Inspector, Observer, Refuse
-from .frames import LARGEST_STREAM_ID, Error, pack_rst, pack_window_update
-from .heads import BadMetadataError
+from .frames import END_STREAM, LARGEST_STREAM_ID, Error, Fault, pack_rst, pack_window_update
+from .heads import BadMetadataError, RequestHead
 from .limits import Bounds, Limits, Totals
 from .pings import Pings
 from .settings import Announced
@@ -43,11 +43,46 @@ Effect = StartHandler | CancelHandler | Close
 _PASS = Phase.PASS
 _DECIDED = Phase.DECIDED
 _TOO_MANY_HANDLERS = Refuse(Code.RESOURCE_EXHAUSTED, "too many calls at once on this connection")
+_TOO_MANY_STREAMS = Refuse(Code.RESOURCE_EXHAUSTED, "too many calls at once on this connection")
+_TOO_MANY_HEADS = Refuse(Code.RESOURCE_EXHAUSTED, "too many bytes of metadata at once on this connection")
+# So many a connection may have without asking, and then it asks for as many more at a time.
+_STREAMS_AT_ONCE = 32
+# So many beyond the bound are refused one by one, until a client that does not take the refusals is told to go.
+_STREAMS_TO_REFUSE = 1_000
 _TOO_MANY_BYTES = Refuse(Code.RESOURCE_EXHAUSTED, "too many bytes of calls at once on this connection")
 
 
 class Dialogue:
     """Shared state of the two directions. Lists only ever grow here; the edge empties them."""
+
+    __slots__ = (
+        "_running",
+        "answered",
+        "answers",
+        "bounds",
+        "client_settings",
+        "down",
+        "effects",
+        "inspector",
+        "last_client_id",
+        "last_handed_over_id",
+        "last_id_told",
+        "limits",
+        "now",
+        "observer",
+        "owed_client",
+        "owed_upstream",
+        "pings",
+        "stream_room",
+        "streams",
+        "to_client",
+        "to_upstream",
+        "undecided",
+        "up",
+        "upstream_leaves",
+        "upstream_said_settings",
+        "upstream_settings",
+    )
 
     def __init__(self, inspector: Inspector, limits: Limits, observer: Observer, totals: Totals, now: float) -> None:
         self.inspector = inspector
@@ -70,15 +105,49 @@ class Dialogue:
         self.last_handed_over_id = 0
         self.last_id_told = LARGEST_STREAM_ID  # of the GOAWAYs sent to the client
         self.upstream_leaves = False  # it sent a GOAWAY
+        self.stream_room = min(_STREAMS_AT_ONCE, limits.streams)  # how many may be open
         self.undecided = 0
         self.answered = 0
         self._running: dict[int, int] = {}  # stream id -> bytes of the message that its handler works on
         self.owed_client = 0
         self.owed_upstream = 0
 
+    def open(self, stream_id: int, head: RequestHead, flags: int) -> Stream:
+        """A new stream in the table, `flags` as of its HEADERS frame. A head beyond the bound loses its fields."""
+        if head.counted_bytes and not self.bounds.heads.take(head.counted_bytes):
+            head = head.without_fields()
+        stream = Stream(stream_id, head, head.phase, self.now)
+        stream.client_ended = bool(flags & END_STREAM)
+        self.streams[stream_id] = stream
+        if head.phase is Phase.FIRST_MESSAGE:
+            self.undecided += 1
+        return stream
+
+    def count(self, stream: Stream) -> Refuse | None:
+        """Count a new stream in, or say why it is too much."""
+        if not stream.head.fields:
+            return _TOO_MANY_HEADS
+        if len(self.streams) > self.limits.streams + _STREAMS_TO_REFUSE:
+            raise Fault(Error.ENHANCE_YOUR_CALM, "too many calls at once")
+        if len(self.streams) > self.stream_room:
+            more = min(_STREAMS_AT_ONCE, self.limits.streams - self.stream_room)
+            if more <= 0 or not self.bounds.streams.take(more):
+                return _TOO_MANY_STREAMS
+            self.stream_room += more
+        return None
+
+    def shrink(self) -> None:
+        """Give back the room for calls that are over: others may have use for it."""
+        spare = min(self.bounds.streams.used, self.stream_room - len(self.streams) - _STREAMS_AT_ONCE)
+        if spare > 0:
+            self.bounds.streams.give_back(spare)
+            self.stream_room -= spare
+
     def forget(self, stream: Stream) -> None:
         """The stream is over for the client."""
         del self.streams[stream.id]
+        if stream.head.counted_bytes:
+            self.bounds.heads.give_back(stream.head.counted_bytes)
         phase = stream.phase
         if phase is _PASS or phase is _DECIDED:
             return  # the usual case: nothing is held for it
@@ -174,6 +243,7 @@ class Dialogue:
         """The connection is over: stop its handlers and give back what it holds of the process."""
         self.effects += [CancelHandler(stream_id) for stream_id in self._running]
         self._running.clear()
+        self.answers.end()
         self.bounds.end()
 
     def _take_handler(self, stream: Stream, message_bytes: int) -> Refuse | None:

@@ -7,7 +7,8 @@ bytes that came, so a batch of frames that need no change costs one copy.
 import struct
 from collections.abc import Callable, Mapping
 from enum import IntEnum
-from typing import Final
+from types import FunctionType
+from typing import Any, Final
 
 PREFACE: Final = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 HEADER_BYTES: Final = 9
@@ -35,6 +36,8 @@ PADDED: Final = 0x8
 PRIORITIZED: Final = 0x20
 
 _HEADER: Final = struct.Struct(">HBBBL")
+FRAME_HEADER: Final = struct.Struct(">LBL")
+"""A frame's header as it is read fastest: length (upper three bytes) and type in one number, flags, stream id."""
 _WORD: Final = struct.Struct(">L")
 
 
@@ -123,12 +126,16 @@ def content_of(data: bytes, flags: int, begin: int, end: int) -> tuple[int, int]
     return begin, end - padding
 
 
-Take = Callable[[int, int, int, int], None]
-"""A handler of one frame type: flags, stream id, and where the frame (with its header) lies in the reader's data."""
+Take = Callable[[Any, int, int, int, int], int | None]
+"""What a reader does with a frame of one type: the reader, flags, stream id, and where the frame lies in its `data`,
+with its header. One that has dealt with the frames behind it as well returns where the next one begins."""
 
 
 def handler_table(known: Mapping[int, Take], other: Take) -> tuple[Take, ...]:
-    """One handler for each of the 256 frame types: those named, `other` for the rest."""
+    """One handler for each of the 256 frame types: those named, `other` for the rest.
+
+    Made once for a class of readers: of functions, not of methods bound to one reader, for there are thousands.
+    """
     return tuple(known.get(kind, other) for kind in range(256))
 
 
@@ -138,35 +145,43 @@ class FrameReader:
     `handlers` has one for each frame type; whoever wants other rules for the next frame replaces it.
     """
 
-    __slots__ = ("_rest", "_run", "data", "handlers", "largest_frame_bytes", "out")
+    __slots__ = ("_rest", "_run", "data", "handlers", "largest_frame", "out")
 
     def __init__(self, out: list[bytes], handlers: tuple[Take, ...]) -> None:
         self.out = out
         self.handlers = handlers
-        self.largest_frame_bytes = DEFAULT_FRAME_BYTES
+        self.largest_frame = DEFAULT_FRAME_BYTES << 8 | 0xFF  # its length and type, as they are read
         self.data = b""
         self._rest = b""
         self._run = 0
 
+    def __init_subclass__(cls) -> None:
+        """Gives each class code of its own for the loop below.
+
+        CPython makes code fast for the types it meets; code that meets clients' and upstream's readers in turn stays
+        slow.
+        """
+        feed = FrameReader.feed
+        if isinstance(feed, FunctionType):
+            cls.feed = FunctionType(feed.__code__.replace(), feed.__globals__, "feed")  # type: ignore[method-assign]
+
     def feed(self, data: bytes) -> None:
-        """Take the next bytes. A Fault of a handler, or a frame above `largest_frame_bytes`, goes through."""
+        """Take the next bytes. A Fault of a handler, or one for a frame above the allowed size, goes through."""
         if self._rest:
             data = self._rest + data
         self.data = data
         self._run = position = 0
         size = len(data)
-        unpack = _HEADER.unpack_from
+        unpack, largest = FRAME_HEADER.unpack_from, self.largest_frame
         last = size - HEADER_BYTES
         while position <= last:
-            high, low, kind, flags, stream_id = unpack(data, position)
-            length = high << 8 | low
-            if length > self.largest_frame_bytes:
-                raise Fault(Error.FRAME_SIZE_ERROR, f"frame of {length} bytes")
-            end = position + HEADER_BYTES + length
-            if end > size:
+            length_and_kind, flags, stream_id = unpack(data, position)
+            end = position + HEADER_BYTES + (length_and_kind >> 8)
+            if length_and_kind > largest or end > size:
+                self._check_length(length_and_kind >> 8)
                 break
-            self.handlers[kind](flags, stream_id & 0x7FFF_FFFF, position, end)
-            position = end
+            handler = self.handlers[length_and_kind & 0xFF]
+            position = handler(self, flags, stream_id & 0x7FFF_FFFF, position, end) or end
         if self._run < position:
             self.out.append(data[self._run : position])
         self._rest = data[position:]
@@ -174,7 +189,11 @@ class FrameReader:
 
     def allow_frames_of(self, size_bytes: int) -> None:
         """The receiver of these frames takes them as large as that."""
-        self.largest_frame_bytes = max(self.largest_frame_bytes, size_bytes)
+        self.largest_frame = max(self.largest_frame, size_bytes << 8 | 0xFF)
+
+    def _check_length(self, length: int) -> None:
+        if length > self.largest_frame >> 8:
+            raise Fault(Error.FRAME_SIZE_ERROR, f"frame of {length} bytes")
 
     def cut(self, begin: int, end: int) -> bytes:
         """Take the frame at [begin, end) out; what passed before it is written first. Returns the frame."""

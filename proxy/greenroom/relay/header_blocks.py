@@ -20,9 +20,16 @@ Field = tuple[bytes, bytes]
 _STATIC: Final[list[Field]] = [(b"", b""), *((bytes(name), bytes(value)) for name, value in HeaderTable.STATIC_TABLE)]
 _STATIC_COUNT: Final = len(_STATIC) - 1
 _ENTRY_OVERHEAD_BYTES: Final = 32
+_SLACK_BYTES: Final = 128  # the static table's longest entry, and two overheads
 DEFAULT_TABLE_BYTES: Final = 4_096
 # Upstream may offer its clients a larger table; the relay keeps a copy of each, so the offer is cut down to this.
 LARGEST_TABLE_BYTES: Final = 65_536
+# What most requests say alike, whoever makes them. Nothing of a user's own is among it.
+_COMMON_NAMES: Final = frozenset(
+    (b":authority", b":path", b"content-type", b"te", b"user-agent", b"grpc-accept-encoding", b"accept-encoding")
+)
+_LONGEST_COMMON_VALUE_BYTES: Final = 256
+_COMMON_FIELDS: Final = 1_024  # paths times addresses times versions of clients, and all again if there are more
 # No count or length in a sane block needs more; bounds the work on a hostile one.
 _LARGEST_NUMBER: Final = 2**24
 
@@ -35,13 +42,32 @@ def _corrupt(text: str) -> Fault:
     return Fault(Error.COMPRESSION_ERROR, text)
 
 
+class KnownFields:
+    """Fields that clients send alike, so that the tables of thousands of them hold each one once."""
+
+    __slots__ = ("_fields",)
+
+    def __init__(self) -> None:
+        self._fields: dict[Field, Field] = {}
+
+    def same(self, field: Field) -> Field:
+        """`field`, or an equal one that is there already."""
+        name, value = field
+        if name not in _COMMON_NAMES or len(value) > _LONGEST_COMMON_VALUE_BYTES:
+            return field
+        if len(self._fields) >= _COMMON_FIELDS:
+            self._fields.clear()
+        return self._fields.setdefault(field, field)
+
+
 class HeaderDecoder:
     """Decodes one direction's blocks. `changes` counts what was done to the dynamic table."""
 
-    __slots__ = ("_capacity", "_list_bytes", "_size", "_table", "capacity_limit", "changes")
+    __slots__ = ("_capacity", "_known", "_list_bytes", "_size", "_table", "capacity_limit", "changes")
 
-    def __init__(self, header_list_bytes: int) -> None:
+    def __init__(self, header_list_bytes: int, known: KnownFields | None = None) -> None:
         self._list_bytes = header_list_bytes
+        self._known = known
         self._table: list[Field] = []  # oldest first: index 62 is the last one
         self._size = 0
         self._capacity = DEFAULT_TABLE_BYTES
@@ -62,7 +88,6 @@ class HeaderDecoder:
         table = self._table
         position = self._size_updates(block)
         size = len(block)
-        room = self._list_bytes
         while position < size:
             first = block[position]
             if first > 0x80 and first != 0xFF:  # an index of one octet, by far the most frequent
@@ -71,11 +96,16 @@ class HeaderDecoder:
                 position += 1
             else:
                 field, position = self._long_field(block, position, first)
-            room -= len(field[0]) + len(field[1]) + _ENTRY_OVERHEAD_BYTES
-            if room < 0:
-                raise Fault(Error.ENHANCE_YOUR_CALM, "header list too long")
             fields.append(field)
+        # A field is at most an entry of the table and twice the block (compressed text grows to 8/5), so the sum of a
+        # few is no question.
+        if len(fields) * (self._capacity + 2 * size + _SLACK_BYTES) > self._list_bytes:
+            self._check_sum(fields)
         return fields
+
+    def _check_sum(self, fields: list[Field]) -> None:
+        if sum(size_of(field) for field in fields) > self._list_bytes:
+            raise Fault(Error.ENHANCE_YOUR_CALM, "header list too long")
 
     def _size_updates(self, block: bytes) -> int:
         """Apply those that the block begins with; where its fields begin."""
@@ -116,8 +146,8 @@ class HeaderDecoder:
         return (name, value), position
 
     def _insert(self, field: Field) -> None:
-        self._table.append(field)
-        self._size += len(field[0]) + len(field[1]) + _ENTRY_OVERHEAD_BYTES
+        self._table.append(field if self._known is None else self._known.same(field))
+        self._size += size_of(field)
         self.changes += 1
         if self._size > self._capacity:
             self._evict()
@@ -133,10 +163,14 @@ class HeaderDecoder:
         table = self._table
         gone = 0
         while self._size > self._capacity:
-            name, value = table[gone]
-            self._size -= len(name) + len(value) + _ENTRY_OVERHEAD_BYTES
+            self._size -= size_of(table[gone])
             gone += 1
         del table[:gone]
+
+
+def size_of(field: Field) -> int:
+    """Bytes of a field as RFC 7541 counts them."""
+    return len(field[0]) + len(field[1]) + _ENTRY_OVERHEAD_BYTES
 
 
 def _number(block: bytes, position: int, mask: int) -> tuple[int, int]:

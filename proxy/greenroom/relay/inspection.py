@@ -7,28 +7,73 @@ frame goes up only when the decision says so. On a STREAM, messages go up one by
 import struct
 from typing import Final, assert_never
 
-from .calls import FORWARD_AS_IS, Code, Decision, Edit, Forward, HandOver, Refuse
+from .blocks import BlockReader
+from .calls import FORWARD_AS_IS, Code, Decision, Edit, Forward, HandOver, Kind, Refuse
 from .dialogue import Dialogue
-from .frames import END_STREAM, HEADER_BYTES, PADDED, FrameReader, content_of
+from .frames import DEFAULT_FRAME_BYTES, END_STREAM, HEADER_BYTES, PADDED, Take, content_of
+from .heads import RequestHead
 from .messages import PREFIX_BYTES, MessageAssembly, frame_message
 from .streams import Phase, Stream
 
 _PREFIX: Final = struct.Struct(">BL")
+# A DATA frame's header and the prefix of its message: length and type in one, flags, stream id, compressed, size.
+_FRAME_AND_PREFIX: Final = struct.Struct(">LBLBL")
+_PASS: Final = Phase.PASS
 _DECIDED: Final = Phase.DECIDED
+_FORWARD: Final = Kind.FORWARD
 _INSPECTOR_FAILED: Final = Refuse(Code.INTERNAL, "this request could not be looked into")
 _SECOND_MESSAGE: Final = Refuse(Code.INTERNAL, "a second message on a call that takes one")
 
 
-class Inspection:
-    """Handles client DATA frames; `flags`, `begin`, `end` as for any frame handler."""
+class InspectingReader(BlockReader):
+    """The part of a client's reader that handles DATA; `flags`, `begin`, `end` as for any frame handler."""
 
-    def __init__(self, dialogue: Dialogue, reader: FrameReader) -> None:
+    __slots__ = ("_call_relayed", "_dialogue", "_inspect", "_largest_whole", "_up")
+
+    def __init__(self, dialogue: Dialogue, handlers: tuple[Take, ...]) -> None:
+        super().__init__(dialogue.to_upstream, handlers, dialogue.limits)
         self._dialogue = dialogue
-        self._reader = reader
         self._up = dialogue.up
-        self._message_bytes = dialogue.limits.message_bytes
         self._inspect = dialogue.inspector.inspect
         self._call_relayed = dialogue.observer.call_relayed
+        self._largest_whole = min(DEFAULT_FRAME_BYTES - PREFIX_BYTES, dialogue.limits.message_bytes)
+
+    def whole_call(self, head: RequestHead, stream_id: int, begin: int) -> int | None:
+        """Deal with the DATA frame at `begin` where it is there whole, is the call's one message and its end.
+
+        Returns where it ends, or None where it is not so or anything stands in its way: then the head is a head like
+        any other, and the frame comes by itself. Most calls come like this, and need no account of their progress.
+        """
+        data, up = self.data, self._up
+        try:
+            length_and_kind, flags, same_id, compressed, size = _FRAME_AND_PREFIX.unpack_from(data, begin)
+        except struct.error:  # it is not there yet
+            return None
+        end: int = begin + HEADER_BYTES + PREFIX_BYTES + size
+        if (
+            length_and_kind != (PREFIX_BYTES + size) << 8  # DATA is type 0
+            or flags != END_STREAM
+            or same_id != stream_id
+            or compressed
+            or size > self._largest_whole
+            or size + PREFIX_BYTES > up.left
+            or up.waiting
+            or end > len(data)
+        ):
+            return None
+        if head.kind is _FORWARD:
+            decision: Decision = FORWARD_AS_IS
+        else:
+            decision = self._decide(head, data[begin + HEADER_BYTES + PREFIX_BYTES : end])
+        dialogue = self._dialogue
+        if decision is FORWARD_AS_IS:
+            dialogue.streams[stream_id] = Stream(stream_id, head, _PASS, dialogue.now, whole=True)
+            up.left -= PREFIX_BYTES + size
+            self._call_relayed(head.path)
+        else:
+            stream = dialogue.open(stream_id, head, flags)
+            self._carry_out(decision, stream, flags, begin, end, data[begin + HEADER_BYTES : end])
+        return end
 
     def pass_on(self, stream: Stream, flags: int, begin: int, end: int) -> None:
         """The frame goes up as it is, now or when upstream's windows have room."""
@@ -48,16 +93,17 @@ class Inspection:
     def first_message(self, stream: Stream, flags: int, begin: int, end: int) -> None:
         """A frame of a UNARY call whose message is not whole yet."""
         content_begin = begin + HEADER_BYTES
-        size = end - content_begin - PREFIX_BYTES
-        if stream.assembly is not None or flags & PADDED or size < 0:
+        message_begin = content_begin + PREFIX_BYTES
+        if stream.assembly is not None or flags & PADDED or message_begin > end:
             self._part_of_first(stream, flags, begin, end)
             return
         # The usual case: one frame is one message.
-        data = self._reader.data
-        if _PREFIX.unpack_from(data, content_begin) != (0, size) or size > self._message_bytes:
+        data = self.data
+        compressed, size = _PREFIX.unpack_from(data, content_begin)
+        if compressed or size != end - message_begin or size > self._limits.message_bytes:
             self._part_of_first(stream, flags, begin, end)
             return
-        decision = self._decide(stream, data[content_begin + PREFIX_BYTES : end])
+        decision = self._decide(stream.head, data[message_begin:end])
         if decision is FORWARD_AS_IS:
             self._forward(stream, flags, begin, end)
         else:
@@ -73,14 +119,14 @@ class Inspection:
 
     def swallow(self, stream: Stream | None, begin: int, end: int) -> None:
         """The frame does not go up; the client gets its windows back."""
-        self._reader.cut(begin, end)
+        self.cut(begin, end)
         self._dialogue.credit_client(stream, end - begin - HEADER_BYTES)
 
     def each_message(self, stream: Stream, flags: int, begin: int, end: int) -> None:
         """A frame of a STREAM: the messages it completes go up, or what was made of them."""
-        content_begin, content_end = content_of(self._reader.data, flags & PADDED, begin + HEADER_BYTES, end)
-        content = self._reader.data[content_begin:content_end]
-        assembly = self._assembly(stream, self._dialogue.limits.stream_message_bytes)
+        content_begin, content_end = content_of(self.data, flags & PADDED, begin + HEADER_BYTES, end)
+        content = self.data[content_begin:content_end]
+        assembly = self._assembly(stream, self._limits.stream_message_bytes)
         outcome = self._decided_messages(stream, assembly, content)
         if isinstance(outcome, Refuse):
             self.swallow(stream, begin, end)
@@ -94,20 +140,20 @@ class Inspection:
             self._replace(stream, flags, begin, end, outcome)
 
     def _is_empty(self, flags: int, begin: int, end: int) -> bool:
-        content_begin, content_end = content_of(self._reader.data, flags & PADDED, begin + HEADER_BYTES, end)
+        content_begin, content_end = content_of(self.data, flags & PADDED, begin + HEADER_BYTES, end)
         return content_begin == content_end
 
     def _pass_later(self, stream: Stream, flags: int, begin: int, end: int) -> None:
-        content_begin, content_end = content_of(self._reader.data, flags & PADDED, begin + HEADER_BYTES, end)
-        content = self._reader.data[content_begin:content_end]
-        self._reader.cut(begin, end)
+        content_begin, content_end = content_of(self.data, flags & PADDED, begin + HEADER_BYTES, end)
+        content = self.data[content_begin:content_end]
+        self.cut(begin, end)
         self._dialogue.credit_client(stream, end - begin - HEADER_BYTES - len(content))
         self._up.send_data(stream.id, content, flags & END_STREAM, stream.up)
 
     def _part_of_first(self, stream: Stream, flags: int, begin: int, end: int) -> None:
-        data = self._reader.data
+        data = self.data
         content_begin, content_end = content_of(data, flags & PADDED, begin + HEADER_BYTES, end)
-        assembly = self._assembly(stream, self._message_bytes)
+        assembly = self._assembly(stream, self._limits.message_bytes)
         refusal = assembly.add(data[content_begin:content_end])
         if refusal is not None:
             self.swallow(stream, begin, end)
@@ -124,21 +170,21 @@ class Inspection:
             self.swallow(stream, begin, end)
             self._dialogue.refuse(stream, _SECOND_MESSAGE)
         else:
-            self._carry_out(self._decide(stream, held[PREFIX_BYTES:]), stream, flags, begin, end, held)
+            self._carry_out(self._decide(stream.head, held[PREFIX_BYTES:]), stream, flags, begin, end, held)
 
     def _assembly(self, stream: Stream, limit_bytes: int) -> MessageAssembly:
         if stream.assembly is None:
             stream.assembly = MessageAssembly(limit_bytes, self._dialogue.bounds.copies)
         return stream.assembly
 
-    def _decide(self, stream: Stream, message: bytes) -> Decision:
+    def _decide(self, head: RequestHead, message: bytes) -> Decision:
         try:
-            return self._inspect(stream.head.path, message)
+            return self._inspect(head.path, message)
         except Exception as error:  # the outermost frame of the inspector: its bug ends one call, not all of them
-            return self._failed(stream, error)
+            return self._failed(head, error)
 
-    def _failed(self, stream: Stream, error: Exception) -> Refuse:
-        self._dialogue.observer.inspector_failed(stream.head.path, error)
+    def _failed(self, head: RequestHead, error: Exception) -> Refuse:
+        self._dialogue.observer.inspector_failed(head.path, error)
         return _INSPECTOR_FAILED
 
     def _carry_out(self, decision: Decision, stream: Stream, flags: int, begin: int, end: int, framed: bytes) -> None:
@@ -167,23 +213,23 @@ class Inspection:
         self, stream: Stream, flags: int, begin: int, end: int, framed: bytes, message: bytes, work: object | None
     ) -> None:
         edited = frame_message(message)
-        data = self._reader.data
+        data = self.data
         content_begin, content_end = content_of(data, flags & PADDED, begin + HEADER_BYTES, end)
         gone = len(framed) - (content_end - content_begin)
         if len(edited) != len(framed):
             error = ValueError("an edit changed the length of a message")
-            self._carry_out(self._failed(stream, error), stream, flags, begin, end, framed)
+            self._carry_out(self._failed(stream.head, error), stream, flags, begin, end, framed)
         elif edited[:gone] == framed[:gone]:
             self._write_edited(stream, flags, begin, end, edited[gone:])
         elif work is not None:
             self._carry_out(HandOver(work), stream, flags, begin, end, framed)
         else:
             error = ValueError("an edit without work came too late")
-            self._carry_out(self._failed(stream, error), stream, flags, begin, end, framed)
+            self._carry_out(self._failed(stream.head, error), stream, flags, begin, end, framed)
 
     def _write_edited(self, stream: Stream, flags: int, begin: int, end: int, content: bytes) -> None:
         """The frame's content, of the same length, without the padding that may have been around it."""
-        self._reader.cut(begin, end)
+        self.cut(begin, end)
         self._dialogue.set_phase(stream, Phase.DECIDED)
         self._call_relayed(stream.head.path)
         self._dialogue.credit_client(stream, end - begin - HEADER_BYTES - len(content))
@@ -196,13 +242,13 @@ class Inspection:
             return refusal
         passing = bytearray()
         for message in assembly.take_messages():
-            match self._decide(stream, message):
+            match self._decide(stream.head, message):
                 case Forward():
                     passing += frame_message(message)
                 case Edit(edited, _):
                     passing += frame_message(edited)
                 case HandOver():
-                    return self._failed(stream, ValueError("a stream cannot be handed over"))
+                    return self._failed(stream.head, ValueError("a stream cannot be handed over"))
                 case Refuse() as refusal:
                     return refusal
                 case decision:

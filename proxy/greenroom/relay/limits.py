@@ -30,9 +30,13 @@ class Limits:
     undecided_seconds: float = 60.0
     # Streams open at once. etcd names no limit, and clients put all their watches on one stream.
     streams: int = 10_000
-    # Handlers at work for one client, and answers that its windows do not let out.
+    # Request heads of more than a KiB, which carry long tokens, are kept as long as their streams.
+    large_head_bytes: int = 8 * MIB
+    # Handlers for one client, and how many of them are at work: the others wait, for each may have to do with answers
+    # of a MiB, in several forms. And answers that its windows do not let out.
     handlers: int = 512
-    unsent_answer_bytes: int = 64 * MIB
+    handlers_at_work: int = 16
+    unsent_answer_bytes: int = 32 * MIB
     # DATA that its sender was allowed to send but its receiver has no window for, because the relay used it.
     waiting_bytes: int = 64 * MIB
     # Clients end a call with one empty DATA frame; those that end nothing have no use.
@@ -66,10 +70,17 @@ class Limits:
     process_copied_bytes: int = 256 * MIB
     process_unsent_answer_bytes: int = 256 * MIB
     process_handlers: int = 4_096
+    process_large_head_bytes: int = 64 * MIB
+    # Beside the few that each connection may have in any case.
+    process_streams: int = 100_000
 
 
 class Bound:
-    """A quantity with an upper bound, counted in a wider one too if there is one."""
+    """A quantity with an upper bound, counted in a wider one too if there is one.
+
+    Of the wider one a part gets more only while it would not hold more than is left for all others: a few that take
+    whatever they can get leave room for everybody, and the greediest is the first to get nothing more.
+    """
 
     __slots__ = ("_limit", "_wider", "used")
 
@@ -78,13 +89,18 @@ class Bound:
         self._wider = wider
         self.used = 0
 
+    @property
+    def left(self) -> int:
+        return self._limit - self.used
+
     def take(self, amount: int) -> bool:
         """Count `amount` in; False, and nothing counted, if that goes beyond a bound."""
-        if self.used + amount > self._limit:
+        used, wider = self.used + amount, self._wider
+        if used > self._limit:
             return False
-        if self._wider is not None and not self._wider.take(amount):
+        if wider is not None and (used > wider.left or not wider.take(amount)):
             return False
-        self.used += amount
+        self.used = used
         return True
 
     def give_back(self, amount: int) -> None:
@@ -100,43 +116,45 @@ class Bound:
 class Totals:
     """The process-wide bounds that all connections share."""
 
-    __slots__ = ("copied_bytes", "handlers", "unsent_answer_bytes")
+    __slots__ = ("copied_bytes", "handlers", "large_head_bytes", "streams", "unsent_answer_bytes")
 
     def __init__(self, limits: Limits) -> None:
         self.copied_bytes = Bound(limits.process_copied_bytes)
         self.handlers = Bound(limits.process_handlers)
         self.unsent_answer_bytes = Bound(limits.process_unsent_answer_bytes)
+        self.large_head_bytes = Bound(limits.process_large_head_bytes)
+        self.streams = Bound(limits.process_streams)
 
 
 class Bounds:
     """What one connection holds of the process: `end` gives all of it back."""
 
-    __slots__ = ("copies", "handlers", "unsent")
+    __slots__ = ("copies", "handlers", "heads", "streams", "unsent")
 
     def __init__(self, limits: Limits, totals: Totals) -> None:
         self.copies = Bound(limits.copied_bytes, totals.copied_bytes)
         self.handlers = Bound(limits.handlers, totals.handlers)
         self.unsent = Bound(limits.unsent_answer_bytes, totals.unsent_answer_bytes)
+        self.heads = Bound(limits.large_head_bytes, totals.large_head_bytes)
+        self.streams = Bound(limits.streams, totals.streams)
 
     def end(self) -> None:
-        for bound in (self.copies, self.handlers, self.unsent):
+        for bound in (self.copies, self.handlers, self.unsent, self.heads, self.streams):
             bound.give_all_back()
 
 
-class Rate:
-    """Counts events in windows of one second, each from its first event on."""
+class Rates:
+    """What a client sent in the second at hand; each second begins with the first bytes that come after the last one.
 
-    __slots__ = ("_count", "_limit_per_second", "_until")
+    Plain numbers, for each of these frames counts itself and looks at its bound.
+    """
 
-    def __init__(self, limit_per_second: int) -> None:
-        self._limit_per_second = limit_per_second
-        self._until = float("-inf")
-        self._count = 0
+    __slots__ = ("control_frames", "empty_data_frames", "until", "window_updates")
 
-    def exceeded(self, now: float) -> bool:
-        """Count one event at `now` (seconds); True if it is one too many in its second."""
-        if now >= self._until:
-            self._until = now + 1.0
-            self._count = 0
-        self._count += 1
-        return self._count > self._limit_per_second
+    def __init__(self) -> None:
+        self.begin(float("-inf"))
+
+    def begin(self, now: float) -> None:
+        """Count anew from `now` (seconds)."""
+        self.until = now + 1.0
+        self.control_frames = self.empty_data_frames = self.window_updates = 0

@@ -44,15 +44,19 @@ class Pings:
         self._asked = None
         return True
 
+    def due(self) -> float:
+        """When `tick` has something to do next, if nothing comes from upstream until then."""
+        limits = self._limits
+        if self._asked is not None:
+            return max(self._asked, self.heard) + limits.upstream_ping_seconds
+        return max(self.heard + limits.upstream_silence_seconds, self._passed_last + limits.ping_spacing_seconds)
+
     def tick(self, now: float) -> bytes | None:
         """With open streams: the PING to send up now, if any. Faults when upstream is silent for too long."""
+        if now < self.due():
+            return None
         if self._asked is not None:
-            if now - max(self._asked, self.heard) >= self._limits.upstream_ping_seconds:
-                raise Fault(Error.INTERNAL_ERROR, "upstream does not answer")
-            return None
-        silent = now - self.heard >= self._limits.upstream_silence_seconds
-        if not silent or now - self._passed_last < self._limits.ping_spacing_seconds:
-            return None
+            raise Fault(Error.INTERNAL_ERROR, "upstream does not answer")
         self._asked = self._asked_last = self._passed_last = now
         return pack(PING, 0, 0, _OWN_PAYLOAD)
 

@@ -4,27 +4,42 @@ Rule: everything that runs belongs to the server: `stop` leaves no task, socket 
 """
 
 import asyncio
-import itertools
 import socket
 from collections.abc import Coroutine, Sequence
 from contextlib import suppress
-from typing import Any, cast
+from typing import Any, Protocol, cast
 
 from .calls import Handler, Inspector, Observer
 from .connection import ClientProtocol, Connection, UpstreamProtocol
 from .core import RelayCore
+from .heads import KnownHeads
 from .limits import Limits, Totals
+from .rounds import TURN_SECONDS, Rounds
 
-TICK_SECONDS = 0.5
 # Unacknowledged bytes to upstream for that long mean that it is gone without a word.
 _UPSTREAM_USER_TIMEOUT_MILLISECONDS = 15_000
 _BACKLOG = 1_024  # clients that reconnect all at once after a restart
+# After no upstream could be dialled for one client: those that come within this are disconnected without trying.
+# Hundreds that come again and again while upstream is away would else cost as much as a busy day.
+_AWAY_SECONDS = 0.2
+# Clients that are sent away may finish short calls for that long; watches and keepalives would stay for ever.
+LEAVE_GRACE_SECONDS = 0.75
+# So many are sent away at once, and the next so much later: they all come again, and others are served meanwhile.
+_LEAVE_AT_ONCE = 50
+_LEAVE_WITHIN_SECONDS = 1.0
 
 Address = tuple[str, int]
 
 
+class Upstreams(Protocol):
+    """Where clients are to be joined to."""
+
+    def in_order(self) -> Sequence[Address]:
+        """For one client: the addresses to try, the best one first. At least one."""
+
+
 class RelayServer:
-    """Relays every connection to `host`:`port` to one of `upstreams`, the next one in turn for each client.
+    """Relays every connection to `host`:`port` to the first of `upstreams` that can be dialled.
 
     Port 0 takes a free one; `port` tells which. `start` raises OSError when the port cannot be had. A client whose
     upstreams cannot be dialled, none of them, is disconnected.
@@ -36,23 +51,25 @@ class RelayServer:
         inspector: Inspector,
         handler: Handler,
         observer: Observer,
-        upstreams: Sequence[Address],
+        upstreams: Upstreams,
         host: str,
         port: int,
         limits: Limits | None = None,
     ) -> None:
-        if not upstreams:
-            raise ValueError("at least one upstream is needed")
         self._inspector = inspector
         self._handler = handler
         self._observer = observer
-        self._upstreams = tuple(upstreams)
-        self._turn = itertools.count()
+        self._upstreams = upstreams
         self._host = host
         self._asked_port = port
         self._limits = limits or Limits()
         self._totals = Totals(self._limits)
-        self._connections: set[Connection] = set()
+        self._known = KnownHeads(inspector.kind)
+        self._away_until = float("-inf")
+        # With the address that each is joined to, or is being joined to.
+        self._connections: dict[Connection, Address | None] = {}
+        self._rounds = Rounds()
+        self._leaving: set[Connection] = set()
         self._all_gone = asyncio.Event()
         self._tasks: set[asyncio.Task[None]] = set()
         self._server: asyncio.Server | None = None
@@ -89,6 +106,31 @@ class RelayServer:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
+    def leave(self, address: Address) -> int:
+        """Send away all clients that are joined to `address`, within some two seconds; how many more that is now.
+
+        They come again and are joined anew. So it is of no use where `address` is the first of the upstreams.
+        """
+        there = [one for one, joined in self._connections.items() if joined == address and one not in self._leaving]
+        if there:
+            self._leaving.update(there)
+            self._spawn(self._send_away(there))
+        return len(there)
+
+    async def _send_away(self, there: Sequence[Connection]) -> None:
+        batches = [there[start : start + _LEAVE_AT_ONCE] for start in range(0, len(there), _LEAVE_AT_ONCE)]
+        for batch in batches:
+            self._spawn(self._send_batch_away(batch))
+            await asyncio.sleep(_LEAVE_WITHIN_SECONDS / len(batches))
+
+    async def _send_batch_away(self, batch: Sequence[Connection]) -> None:
+        for connection in batch:
+            with connection.guarded():
+                connection.drain()
+        await asyncio.sleep(LEAVE_GRACE_SECONDS)
+        for connection in batch:
+            connection.close("sent to another upstream")
+
     async def _until_all_gone(self, seconds: float) -> None:
         if self._connections:
             self._all_gone.clear()
@@ -101,13 +143,15 @@ class RelayServer:
 
     def arrived(self, transport: asyncio.Transport) -> None:
         """Join the client on `transport` to an upstream."""
-        if len(self._connections) >= self._limits.connections:
+        is_away = asyncio.get_running_loop().time() < self._away_until
+        if is_away or len(self._connections) >= self._limits.connections:
             transport.abort()
             return
         connection = self._new_connection(_address_text(transport.get_extra_info("peername")))
         protocol = ClientProtocol(connection)
         transport.set_protocol(protocol)
-        self._connections.add(connection)
+        self._connections[connection] = None
+        self._rounds.add(connection, asyncio.get_running_loop().time())
         self._observer.connection_opened()
         protocol.connection_made(transport)
         self._spawn(self._dial(connection))
@@ -120,21 +164,27 @@ class RelayServer:
             observer=self._observer,
             peer=peer,
             totals=self._totals,
+            known=self._known,
         )
         return Connection(core, self._handler, self._observer, self._limits, self._spawn, self._forget)
 
     def _forget(self, connection: Connection) -> None:
-        self._connections.discard(connection)
+        self._connections.pop(connection, None)
+        self._leaving.discard(connection)
+        self._rounds.remove(connection)
         if not self._connections:
             self._all_gone.set()
 
     async def _dial(self, connection: Connection) -> None:
-        first = next(self._turn)
         with connection.guarded():
-            for number in range(len(self._upstreams)):
-                address = self._upstreams[(first + number) % len(self._upstreams)]
-                if connection.closed or await self._dialled(connection, address):
+            for address in self._upstreams.in_order():
+                if connection.closed:
                     return
+                # Before it is joined: the address may turn out bad meanwhile.
+                self._connections[connection] = address
+                if await self._dialled(connection, address):
+                    return
+            self._away_until = asyncio.get_running_loop().time() + _AWAY_SECONDS
             connection.close("no upstream can be reached")
 
     async def _dialled(self, connection: Connection, address: Address) -> bool:
@@ -151,9 +201,8 @@ class RelayServer:
     async def _tick(self) -> None:
         loop = asyncio.get_running_loop()
         while True:
-            await asyncio.sleep(TICK_SECONDS)
-            for connection in list(self._connections):
-                connection.tick(loop.time())
+            await asyncio.sleep(TURN_SECONDS)
+            self._rounds.ask(loop.time())
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         """The one place where tasks begin: connections come and go at any time, `stop` ends whatever is left.

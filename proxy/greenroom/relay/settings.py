@@ -5,7 +5,6 @@ as 0, so that its response blocks never use a dynamic table: any of them may be 
 """
 
 import struct
-from collections import deque
 from typing import Final
 
 from .frames import DEFAULT_FRAME_BYTES, DEFAULT_WINDOW_BYTES, LARGEST_WINDOW_BYTES, Error, Fault
@@ -64,21 +63,22 @@ class Announced:
     def __init__(self, limit: int) -> None:
         self._limit = limit
         self._acknowledged = DEFAULT_WINDOW_BYTES
-        self._pending: deque[int | None] = deque()
+        self._pending: tuple[int | None, ...] = ()  # mostly none, in thousands of connections
         self.initial_window = DEFAULT_WINDOW_BYTES
 
     def announce(self, settings: Settings) -> None:
         """A SETTINGS frame came. Faults when too many wait for their acknowledgement."""
         if len(self._pending) >= self._limit:
             raise Fault(Error.ENHANCE_YOUR_CALM, "too many SETTINGS without acknowledgement")
-        self._pending.append(last_value(settings, INITIAL_WINDOW_SIZE))
+        self._pending += (last_value(settings, INITIAL_WINDOW_SIZE),)
         self._settle()
 
     def acknowledge(self) -> None:
         """The oldest one's acknowledgement passes. Faults if there is none."""
         if not self._pending:
             raise Fault(Error.PROTOCOL_ERROR, "SETTINGS acknowledgement without SETTINGS")
-        value = self._pending.popleft()
+        value, *rest = self._pending
+        self._pending = tuple(rest)
         if value is not None:
             self._acknowledged = value
         self._settle()

@@ -28,7 +28,10 @@ class Phase(StrEnum):
 
 
 class Stream:
-    """One open stream. `allowance`: WINDOW_UPDATEs of the client less DATA sent to it, without the initial size."""
+    """One open stream. `allowance`: WINDOW_UPDATEs of the client less DATA sent to it, without the initial size.
+
+    `whole`: all that the client says on it is said, and went up in one piece, so nothing is held or counted for it.
+    """
 
     __slots__ = (
         "allowance",
@@ -42,15 +45,18 @@ class Stream:
         "responded",
         "up",
         "upstream_ended",
+        "whole",
     )
 
-    def __init__(self, stream_id: int, head: "RequestHead", phase: Phase, opened: float) -> None:
+    def __init__(
+        self, stream_id: int, head: "RequestHead", phase: Phase, opened: float, *, whole: bool = False
+    ) -> None:
         self.id = stream_id
         self.head = head
         self.phase = phase
         self.opened = opened  # seconds on the clock of `now`
         self.head_waits = False  # for upstream the stream is idle still, and takes no other frame
-        self.client_ended = False
+        self.whole = self.client_ended = whole
         self.upstream_ended = False
         self.responded = False  # response headers went to the client
         self.allowance = 0

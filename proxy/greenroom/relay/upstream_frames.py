@@ -4,14 +4,20 @@ Rule: a frame goes to the client only for a stream that is in the table and not 
 and upstream gets the window back that the client will never open for them.
 """
 
-from .blocks import BlockAssembly, stray
+import struct
+from typing import Final
+
+from .blocks import BlockReader, stray
+from .client_frames import ClientFrames
 from .dialogue import Dialogue
 from .frames import (
     ACK,
     CONTINUATION,
     DATA,
+    DEFAULT_FRAME_BYTES,
     END_HEADERS,
     END_STREAM,
+    FRAME_HEADER,
     GOAWAY,
     HEADER_BYTES,
     HEADERS,
@@ -25,7 +31,6 @@ from .frames import (
     WINDOW_UPDATE,
     Error,
     Fault,
-    FrameReader,
     content_of,
     handler_table,
     pack,
@@ -36,49 +41,36 @@ from .frames import (
     word,
 )
 from .header_blocks import LARGEST_TABLE_BYTES, SIZE_UPDATE_TO_ZERO
-from .heads import RequestHeads
 from .settings import HEADER_TABLE_SIZE, MAX_FRAME_SIZE, build, for_client, last_value, parse
 from .streams import Phase, Stream
 
-_LOCAL = Phase.LOCAL
-_PASS = Phase.PASS
+_LOCAL: Final = Phase.LOCAL
+_PASS: Final = Phase.PASS
+_LAST_BLOCK: Final = END_HEADERS | END_STREAM
+_PING_BYTES: Final = HEADER_BYTES + 8
+_PING_HEADER: Final = pack(PING, 0, 0, bytes(8))[:HEADER_BYTES]
 
 
-class UpstreamFrames:
-    """The handlers of upstream's frames. `heads` and `client_reader` learn what upstream takes."""
+class UpstreamFrames(BlockReader):
+    """Takes upstream's bytes. `client` learns what upstream takes."""
 
-    def __init__(self, dialogue: Dialogue, heads: RequestHeads, client_reader: FrameReader) -> None:
+    __slots__ = ("_client", "_dialogue", "_down", "_pings", "_streams", "_up")
+
+    def __init__(self, dialogue: Dialogue, client: ClientFrames) -> None:
+        super().__init__(dialogue.to_client, _FIRST, dialogue.limits)
         self._dialogue = dialogue
         self._streams = dialogue.streams
+        self._up = dialogue.up
         self._down = dialogue.down
         self._pings = dialogue.pings
-        self._answers = dialogue.answers
-        self._decoder = heads.decoder
-        self._client_reader = client_reader
-        self.reader = FrameReader(dialogue.to_client, ())
-        self._blocks = BlockAssembly(self.reader, dialogue.limits, self._whole_block)
-        self._handlers = handler_table(
-            {
-                DATA: self._data,
-                HEADERS: self._headers,
-                RST_STREAM: self._rst_stream,
-                SETTINGS: self._settings,
-                PUSH_PROMISE: stray,
-                PING: self._ping,
-                GOAWAY: self._goaway,
-                WINDOW_UPDATE: self._window_update,
-                CONTINUATION: stray,
-            },
-            self._ignored,
-        )
-        self.reader.handlers = handler_table({SETTINGS: self._settings}, stray)
+        self._client = client
 
     def _data(self, flags: int, stream_id: int, begin: int, end: int) -> None:
         stream = self._streams.get(stream_id)
         length = end - begin - HEADER_BYTES
         self._pings.upstream_spoke = True
         if stream is None or stream.phase is _LOCAL:
-            self.reader.cut(begin, end)
+            self.cut(begin, end)
             self._dialogue.credit_upstream(length)
             return
         down = self._down
@@ -91,9 +83,9 @@ class UpstreamFrames:
             self._ended(stream)
 
     def _pass_later(self, stream: Stream, flags: int, begin: int, end: int) -> None:
-        content_begin, content_end = content_of(self.reader.data, flags & PADDED, begin + HEADER_BYTES, end)
-        content = self.reader.data[content_begin:content_end]
-        self.reader.cut(begin, end)
+        content_begin, content_end = content_of(self.data, flags & PADDED, begin + HEADER_BYTES, end)
+        content = self.data[content_begin:content_end]
+        self.cut(begin, end)
         padding = end - begin - HEADER_BYTES - len(content)
         if padding:
             self._dialogue.credit_upstream(padding)
@@ -101,38 +93,73 @@ class UpstreamFrames:
             stream.allowance += padding
         self._down.send_data(stream.id, content, flags & END_STREAM)
 
-    def _headers(self, flags: int, stream_id: int, begin: int, end: int) -> None:
+    def _headers(self, flags: int, stream_id: int, begin: int, end: int) -> int | None:
         if not flags & END_HEADERS:
-            self._blocks.start(flags, stream_id, begin, end)
-            return
+            self.start_block(flags, stream_id, begin, end)
+            return None
         self._pings.upstream_spoke = True
         stream = self._streams.get(stream_id)
         if stream is None or stream.phase is _LOCAL:
-            self.reader.cut(begin, end)
+            self.cut(begin, end)
+            return None
+        if self._down.waiting or not self._dialogue.answers.block_was_sent:
+            self._send_block(flags, stream_id, begin, end)
+        elif stream.whole and (after := self._whole_answer(stream, end)) is not None:
+            return after
+        stream.responded = True
+        if flags & END_STREAM:
+            self._ended(stream)
+        return None
+
+    def _whole_answer(self, stream: Stream, begin: int) -> int | None:
+        """Deal with the rest of an answer to a whole call where it stands at `begin`: one DATA frame and the trailers.
+
+        Returns where it ends, or None where it is not so: then the frames come by themselves. Most answers come like
+        this, and their streams need no account of what is still allowed on them.
+        """
+        data, stream_id = self.data, stream.id
+        try:
+            length_and_kind, flags, same_id = FRAME_HEADER.unpack_from(data, begin)
+            trailers_begin = begin + HEADER_BYTES + (length_and_kind >> 8)
+            last_length_and_kind, last_flags, last_id = FRAME_HEADER.unpack_from(data, trailers_begin)
+        except struct.error:  # not all of it is there yet
+            return None
+        end: int = trailers_begin + HEADER_BYTES + (last_length_and_kind >> 8)
+        if (
+            length_and_kind & 0xFF != DATA
+            or flags
+            or same_id != stream_id
+            or last_length_and_kind & 0xFF != HEADERS
+            or last_flags != _LAST_BLOCK
+            or last_id != stream_id
+            or end > len(data)
+            or end - begin > DEFAULT_FRAME_BYTES
+            or length_and_kind >> 8 > self._down.left
+        ):
+            return None
+        self._down.left -= length_and_kind >> 8
+        self._dialogue.answered += 1
+        del self._streams[stream_id]
+        return end
+
+    def whole_block(self, flags: int, stream_id: int, block: bytes, frames: bytes) -> None:
+        self._pings.upstream_spoke = True
+        stream = self._streams.get(stream_id)
+        if stream is None or stream.phase is _LOCAL:
             return
-        if not self._answers.block_was_sent or self._down.waiting:
-            content_begin, content_end = content_of(
-                self.reader.data, flags & (PADDED | PRIORITIZED), begin + HEADER_BYTES, end
-            )
-            block = self.reader.data[content_begin:content_end]
-            self._send_block(flags, stream_id, block, self.reader.cut(begin, end))
+        self._send_whole_block(flags, stream_id, block, frames)
         stream.responded = True
         if flags & END_STREAM:
             self._ended(stream)
 
-    def _whole_block(self, flags: int, stream_id: int, block: bytes, frames: bytes) -> None:
-        self._pings.upstream_spoke = True
-        stream = self._streams.get(stream_id)
-        if stream is None or stream.phase is _LOCAL:
-            return
-        self._send_block(flags, stream_id, block, frames)
-        stream.responded = True
-        if flags & END_STREAM:
-            self._ended(stream)
+    def _send_block(self, flags: int, stream_id: int, begin: int, end: int) -> None:
+        content_begin, content_end = content_of(self.data, flags & (PADDED | PRIORITIZED), begin + HEADER_BYTES, end)
+        block = self.data[content_begin:content_end]
+        self._send_whole_block(flags, stream_id, block, self.cut(begin, end))
 
-    def _send_block(self, flags: int, stream_id: int, block: bytes, frames: bytes) -> None:
+    def _send_whole_block(self, flags: int, stream_id: int, block: bytes, frames: bytes) -> None:
         """The first block to a client has to begin with a table size update, in case it asked for a small table."""
-        answers = self._answers
+        answers = self._dialogue.answers
         if not answers.block_was_sent and block[:1] != SIZE_UPDATE_TO_ZERO:
             frames = pack_block(stream_id, SIZE_UPDATE_TO_ZERO + block, flags & END_STREAM)
         answers.block_was_sent = True
@@ -155,26 +182,27 @@ class UpstreamFrames:
     def _rst_stream(self, flags: int, stream_id: int, begin: int, end: int) -> None:
         stream = self._streams.get(stream_id)
         if stream is None or stream.phase is _LOCAL:
-            self.reader.cut(begin, end)
+            self.cut(begin, end)
             return
         if self._down.waiting:
-            self._down.send(self.reader.cut(begin, end))
+            self._down.send(self.cut(begin, end))
         self._dialogue.drop_waiting(stream)
         self._dialogue.up.drain()
         self._dialogue.forget(stream)
 
     def _settings(self, flags: int, stream_id: int, begin: int, end: int) -> None:
         dialogue = self._dialogue
-        self.reader.handlers = self._handlers
-        frame = self.reader.cut(begin, end)
+        self.handlers = _USUAL
+        frame = self.cut(begin, end)
         if flags & ACK:
             self._down.send(frame, then=self._acknowledgement_passed)
             return
         settings = parse(frame[HEADER_BYTES:])
         dialogue.upstream_settings.announce(settings)
-        self._client_reader.allow_frames_of(last_value(settings, MAX_FRAME_SIZE) or 0)
+        self._client.allow_frames_of(last_value(settings, MAX_FRAME_SIZE) or 0)
         table_bytes = min(last_value(settings, HEADER_TABLE_SIZE) or 0, LARGEST_TABLE_BYTES)
-        self._decoder.capacity_limit = max(self._decoder.capacity_limit, table_bytes)
+        decoder = self._client.heads.decoder
+        decoder.capacity_limit = max(decoder.capacity_limit, table_bytes)
         frame = pack(SETTINGS, 0, 0, build(for_client(settings)))
         if dialogue.upstream_said_settings:
             dialogue.to_client.append(frame)
@@ -187,13 +215,13 @@ class UpstreamFrames:
         self._dialogue.answers.advance_all()
 
     def _ping(self, flags: int, stream_id: int, begin: int, end: int) -> None:
-        if flags & ACK and self._pings.is_own_answer(self.reader.data[begin + HEADER_BYTES : end]):
-            self.reader.cut(begin, end)
+        if flags & ACK and self._pings.is_own_answer(self.data[begin + HEADER_BYTES : end]):
+            self.cut(begin, end)
 
     def _goaway(self, flags: int, stream_id: int, begin: int, end: int) -> None:
         """What ran here must not be retried, so the last id told covers it; forwarded calls in between are refused."""
         dialogue = self._dialogue
-        frame = self.reader.cut(begin, end)
+        frame = self.cut(begin, end)
         if len(frame) < HEADER_BYTES + 8:
             raise Fault(Error.FRAME_SIZE_ERROR, "GOAWAY too short")
         last_id, code = word(frame, HEADER_BYTES), word(frame, HEADER_BYTES + 4)
@@ -209,19 +237,21 @@ class UpstreamFrames:
             dialogue.forget(stream)
         dialogue.up.drain()
 
-    def _window_update(self, flags: int, stream_id: int, begin: int, end: int) -> None:
-        increment = word(self.reader.data, begin + HEADER_BYTES)
-        up = self._dialogue.up
-        if stream_id == 0 and not up.debit and up.left <= LARGEST_WINDOW_BYTES - increment:
+    def _window_update(self, flags: int, stream_id: int, begin: int, end: int) -> int | None:
+        increment = word(self.data, begin + HEADER_BYTES)
+        up = self._up
+        if stream_id == 0 and not up.debit and not up.waiting and up.left <= LARGEST_WINDOW_BYTES - increment:
             up.left += increment  # the usual case: nothing was injected
-        else:
-            told = up.open(increment) if stream_id == 0 else self._told(stream_id, increment)
-            if told != increment:
-                self.reader.cut(begin, end)
-                if told:
-                    self._down.out.append(pack_window_update(stream_id, told))
-        if up.waiting:
-            up.drain()
+            # etcd sends a PING with each update, which passes.
+            after = end + _PING_BYTES
+            return after if self.data.startswith(_PING_HEADER, end) and after <= len(self.data) else end
+        told = up.open(increment) if stream_id == 0 else self._told(stream_id, increment)
+        if told != increment:
+            self.cut(begin, end)
+            if told:
+                self._down.out.append(pack_window_update(stream_id, told))
+        up.drain()
+        return None
 
     def _told(self, stream_id: int, increment: int) -> int:
         """What the client is to hear of a stream's window."""
@@ -234,4 +264,21 @@ class UpstreamFrames:
         return stream.up.open(increment)
 
     def _ignored(self, flags: int, stream_id: int, begin: int, end: int) -> None:
-        self.reader.cut(begin, end)
+        self.cut(begin, end)
+
+
+_USUAL: Final = handler_table(
+    {
+        DATA: UpstreamFrames._data,
+        HEADERS: UpstreamFrames._headers,
+        RST_STREAM: UpstreamFrames._rst_stream,
+        SETTINGS: UpstreamFrames._settings,
+        PUSH_PROMISE: stray,
+        PING: UpstreamFrames._ping,
+        GOAWAY: UpstreamFrames._goaway,
+        WINDOW_UPDATE: UpstreamFrames._window_update,
+        CONTINUATION: stray,
+    },
+    UpstreamFrames._ignored,
+)
+_FIRST: Final = handler_table({SETTINGS: UpstreamFrames._settings}, stray)

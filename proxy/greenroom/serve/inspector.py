@@ -12,6 +12,7 @@ from typing import Any, Final, TypeAlias
 from google.protobuf.message import DecodeError, Message
 
 from greenroom.core.enums import check_enums
+from greenroom.core.glance import Glance
 from greenroom.core.keyspace import FIRST_CLIENT_KEY, is_reserved, prefix_end
 from greenroom.core.methods import METHODS, Handling
 from greenroom.core.ranges import Leaf, check_write, clip_range, clip_txn, clip_watch, leaves
@@ -28,6 +29,10 @@ _KINDS: Final = {
     Handling.HAND_OVER: Kind.UNARY,
     Handling.WATCH: Kind.STREAM,
 }
+
+_SERVICES: Final = frozenset(path.decode().strip("/").rpartition("/")[0] for path in METHODS)
+_MAX_NAME_CHARACTERS: Final = 200
+"""Of a name that nobody knows: clients take no long trailers."""
 
 _OBSERVE: Final = b"/v3electionpb.Election/Observe"
 """Looked into, and answered by a stream: a handler, which gives one answer, cannot send it on."""
@@ -47,12 +52,17 @@ _Judge: TypeAlias = Callable[[bytes, Any], Message | GatedCall]
 GreenroomError refuses. The request is of the class that the method table below gives for the path.
 """
 
+_Glance: TypeAlias = Callable[[bytes], bool]
+"""Whether a message shows at a glance what `_Judge` would find: that nothing changes."""
+
 
 @dataclass(frozen=True, slots=True)
 class _Method:
     request: type[Message]
     schema: Schema
     judge: _Judge
+    is_plain: _Glance  # a message as it came, and in bytes that can be read in one way only
+    is_plain_as_ours: _Glance  # one that is in our own serialisation
     is_stream: bool
 
 
@@ -62,16 +72,40 @@ class EtcdInspector:
     def __init__(self, gated_keys: GatedKeys) -> None:
         self._gated_keys = gated_keys
         self._prefixes = gated_keys.prefixes
-        self._methods = {path: _method(path, *entry) for path, entry in self._judges().items()}
+        glances = self._glances()
+        self._methods = {
+            path: _Method(
+                request,
+                schema_of(request),
+                judge,
+                *glances.get(path, (_never, _never)),
+                METHODS[path] is Handling.WATCH,
+            )
+            for path, (request, judge) in self._judges().items()
+        }
 
     def kind(self, path: bytes) -> Kind:
         """What is done with a method's messages: exact paths only, anything else is refused."""
         handling = METHODS.get(path)
         return Kind.REFUSE if handling is None else _KINDS[handling]
 
+    def unknown(self, path: bytes) -> str:
+        """As etcd's gRPC library says it."""
+        service, slash, method = path.decode("utf-8", "replace").removeprefix("/").rpartition("/")
+        if not slash:
+            return f'malformed method name: "{_short(path.decode("utf-8", "replace"))}"'
+        is_known = service in _SERVICES
+        return (
+            f"unknown method {_short(method)} for service {service}"
+            if is_known
+            else f"unknown service {_short(service)}"
+        )
+
     def inspect(self, path: bytes, message: bytes) -> Decision:
         """What to do with one message of an inspected method. KeyError for the path of another one."""
         method = self._methods[path]
+        if method.is_plain(message):
+            return FORWARD_AS_IS  # the usual case
         try:
             request = method.request.FromString(message)
         except DecodeError:
@@ -79,6 +113,8 @@ class EtcdInspector:
         # Unknown fields would come out again in our serialisation; without them its equality proves there are none.
         request.DiscardUnknownFields()
         own = request.SerializeToString()
+        if own == message and method.is_plain_as_ours(own):
+            return FORWARD_AS_IS
         if len(message) - len(own) > MAX_SURPLUS_BYTES:
             return _TOO_VERBOSE
         try:
@@ -92,6 +128,16 @@ class EtcdInspector:
         if outcome is request and finding is OK:
             return FORWARD_AS_IS
         return _changed(method, path, message, outcome)
+
+    def _glances(self) -> dict[bytes, tuple[_Glance, _Glance]]:
+        """For the methods that come by the thousand."""
+        glance, kv = Glance(self._prefixes), b"/etcdserverpb.KV/"
+        return {
+            kv + b"Range": (glance.range_is_plain, _never),
+            kv + b"Put": (glance.put_is_plain, _never),
+            kv + b"DeleteRange": (glance.delete_is_plain, _never),
+            kv + b"Txn": (_never, glance.txn_is_plain),
+        }
 
     def _judges(self) -> dict[bytes, tuple[type[Message], _Judge]]:
         etcd, election = b"/etcdserverpb.", b"/v3electionpb.Election/"
@@ -170,6 +216,10 @@ class EtcdInspector:
             raise RefusedWrite(f"{what} {given!r} overlaps gated keys ({gated})")
 
 
+def _short(name: str) -> str:
+    return name if len(name) <= _MAX_NAME_CHARACTERS else f"{name[:_MAX_NAME_CHARACTERS]}…"
+
+
 def _watch(_: bytes, request: rpc_pb2.WatchRequest) -> Message:
     """Only creating a watch names keys. The oneof may be unset, then etcd ignores the message."""
     if request.WhichOneof("request_union") != "create_request":
@@ -184,8 +234,8 @@ def _time_to_live(path: bytes, request: rpc_pb2.LeaseTimeToLiveRequest) -> Messa
     return GatedCall(path, request) if request.keys else request
 
 
-def _method(path: bytes, request: type[Message], judge: _Judge) -> _Method:
-    return _Method(request, schema_of(request), judge, METHODS[path] is Handling.WATCH)
+def _never(_: bytes) -> bool:
+    return False
 
 
 def _changed(method: _Method, path: bytes, message: bytes, outcome: Message | GatedCall) -> Decision:

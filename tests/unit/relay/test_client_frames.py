@@ -41,6 +41,14 @@ def goaway_code(talk: Talk) -> int:
     return code
 
 
+def test_a_message_after_the_end_of_its_call_is_a_fault_in_one_piece_too() -> None:
+    for kind in (UNARY, FORWARD):
+        talk = Talk()
+        talk.client(talk.head(1, kind, flags=END_STREAM) + data(1, b"plain"))
+        assert talk.closed() == "DATA after the end of its stream"
+        assert talk.inspector.seen == []
+
+
 def test_a_forwarded_call_goes_up_byte_for_byte() -> None:
     talk = Talk()
     wire = talk.head(1, FORWARD) + data(1, b"x", end=False, padding=3) + data(1, b"y")
@@ -57,7 +65,8 @@ def test_an_unknown_method_is_answered_here_but_its_head_goes_up(path: bytes) ->
     talk.client(head, data(1, b"x"))
     assert talk.raw_to_upstream() == head + pack_rst(1, Error.CANCEL)
     answer = talk.to_client()
-    assert talk.fields(answer[0])[b"grpc-status"] == b"12"
+    fields = talk.fields(answer[0])
+    assert (fields[b"grpc-status"], fields[b"grpc-message"]) == (b"12", f"nobody knows {path.decode()!r}".encode())
     assert answer[0].ends
     assert talk.notes.refused == [(b"", Code.UNIMPLEMENTED)]
 

@@ -8,7 +8,7 @@ import pytest
 
 from greenroom.relay.calls import Answer, HandedOverCall
 from greenroom.relay.connection import ClientProtocol, Connection, UpstreamProtocol
-from greenroom.relay.core import RelayCore
+from greenroom.relay.core import LOOK_AGAIN_SECONDS, RelayCore
 from greenroom.relay.frames import (
     ACK,
     DATA,
@@ -172,6 +172,34 @@ async def hang(call: HandedOverCall) -> Answer:
     raise AssertionError(call)
 
 
+async def test_so_many_handlers_are_at_work_and_the_others_wait_for_their_turn() -> None:
+    """Each may hold an answer of a MiB in several forms: what a client can ask for at once must not all be read."""
+    at_work: list[HandedOverCall] = []
+    most, go_on = 0, asyncio.Semaphore(0)
+
+    async def work(call: HandedOverCall) -> Answer:
+        nonlocal most
+        at_work.append(call)
+        most = max(most, len(at_work))
+        await go_on.acquire()
+        at_work.remove(call)
+        return Answer(b"ours")
+
+    edge = Edge(work).open()
+    for number in range(40):
+        edge.call(2 * number + 1, UNARY, b"hold")
+    edge.call(81, UNARY, b"hold", (b"grpc-timeout", b"1m"))
+    await edge.tasks[-1]
+    assert statuses(edge) == [b"4"], "its deadline passed while it waited"
+    assert len(at_work) == Limits().handlers_at_work
+    edge.client_protocol.data_received(pack_rst(79, Error.CANCEL))
+    for _ in range(40):
+        go_on.release()
+    await edge.settle()
+    assert statuses(edge) == [b"0"] * 39
+    assert most == Limits().handlers_at_work
+
+
 @pytest.mark.parametrize("end", ["reset", "client", "upstream"])
 async def test_a_handler_whose_call_is_gone_is_cancelled(end: str) -> None:
     edge = Edge(hang).open()
@@ -235,6 +263,17 @@ async def test_a_client_that_takes_nothing_is_given_up_in_time() -> None:
     edge.connection.tick(now + 302)
     assert edge.client.aborted
     assert edge.upstream.aborted
+    assert edge.connection.tick(now + 303) is None
+
+
+async def test_a_connection_says_when_to_look_at_it_again() -> None:
+    edge = Edge().open()
+    now = asyncio.get_running_loop().time()
+    assert edge.connection.tick(now) == LOOK_AGAIN_SECONDS
+    edge.call(1, FORWARD, b"watch")
+    assert edge.connection.tick(now + 7) == pytest.approx(3.0, abs=0.1), "then upstream has been silent for 10 s"
+    edge.client_protocol.connection_lost(None)
+    assert edge.connection.tick(now + 8) is None
 
 
 async def test_draining_closes_when_the_last_call_ends() -> None:
@@ -262,7 +301,7 @@ class Broken(RelayCore):
     def answer(self, stream_id: int, answer: Answer, now: float) -> None:
         raise LookupError(stream_id)
 
-    def tick(self, now: float) -> None:
+    def tick(self, now: float) -> float:
         raise ZeroDivisionError
 
 

@@ -20,7 +20,7 @@ def collected() -> tuple[FrameReader, list[bytes], list[tuple[int, int, int, byt
             reader.cut(begin, end)
 
     def handler(kind: int) -> frames.Take:
-        return lambda flags, stream_id, begin, end: take(kind, flags, stream_id, begin, end)
+        return lambda _, flags, stream_id, begin, end: take(kind, flags, stream_id, begin, end)
 
     reader.handlers = tuple(handler(kind) for kind in range(256))
     return reader, out, seen

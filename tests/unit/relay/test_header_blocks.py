@@ -4,7 +4,7 @@ import hpack
 import pytest
 
 from greenroom.relay.frames import Error, Fault
-from greenroom.relay.header_blocks import HeaderDecoder, encode_fields, encode_trailers
+from greenroom.relay.header_blocks import HeaderDecoder, KnownFields, encode_fields, encode_trailers
 
 
 def decoder(list_bytes: int = 65_536) -> HeaderDecoder:
@@ -95,3 +95,38 @@ def test_trailers_carry_status_text_and_bytes() -> None:
         b"x-bin": b"AP8BAg",
     }
     assert b"grpc-message" not in encode_trailers(0, "", ())
+
+
+def test_a_list_just_within_the_bound_passes_however_many_fields_it_has() -> None:
+    field = (b"a", b"b" * 99)
+    assert len(decoder(132 * 20).decode(encode_fields([field] * 20))) == 20
+    with pytest.raises(Fault) as caught:
+        decoder(132 * 20 - 1).decode(encode_fields([field] * 20))
+    assert caught.value.code is Error.ENHANCE_YOUR_CALM
+
+
+def test_compressed_text_counts_by_its_own_length() -> None:
+    """Huffman's code makes text shorter by up to three eighths."""
+    block = hpack.Encoder().encode([(b"x", b"0" * 4_000)], huffman=True)
+    assert len(block) < 2_700
+    with pytest.raises(Fault):
+        decoder(4_000).decode(bytes(block))
+
+
+def test_fields_that_all_clients_send_are_kept_once() -> None:
+    known = KnownFields()
+    one, other = (b"te", b"trailers"), (b"te", bytes(bytearray(b"trailers")))
+    assert known.same(one) is known.same(other) is one
+    for own in ((b"token", b"t"), (b"authorization", b"t"), (b"user-agent", b"x" * 300)):
+        assert known.same(own) is own
+        assert known.same((own[0], bytes(bytearray(own[1])))) is not own
+
+
+def test_fields_kept_once_are_bounded() -> None:
+    known = KnownFields()
+    first = known.same((b":path", b"/0"))
+    for number in range(1, 3_000):
+        known.same((b":path", b"/%d" % number))
+    again = (b":path", bytes(bytearray(b"/0")))
+    assert known.same(again) is again
+    assert again == first

@@ -5,9 +5,10 @@ import pytest
 
 from greenroom.relay.calls import Kind
 from greenroom.relay.header_blocks import encode_fields
-from greenroom.relay.heads import BadMetadataError, RequestHead, RequestHeads
+from greenroom.relay.heads import BadMetadataError, KnownHeads, RequestHead, RequestHeads
 
 PATH = (b":path", b"/a/B")
+TIMEOUT = b"grpc-timeout"
 
 
 def kind_of(path: bytes) -> Kind:
@@ -15,7 +16,7 @@ def kind_of(path: bytes) -> Kind:
 
 
 def head(*fields: tuple[bytes, bytes]) -> RequestHead:
-    return RequestHead(list(fields), kind_of)
+    return KnownHeads(kind_of).head(list(fields))
 
 
 @pytest.mark.parametrize("path", [b"//a/B", b"a/B", b"/a/B?x", b"/a/b", b"/A/B", b"/a%2fB", b"/a/B/", b""])
@@ -82,7 +83,7 @@ def test_an_encoding_other_than_identity_is_compression() -> None:
 
 
 def test_the_same_bytes_are_decoded_once_while_the_table_stays() -> None:
-    heads = RequestHeads(kind_of, 65_536)
+    heads = RequestHeads(KnownHeads(kind_of), 65_536)
     encoder = hpack.Encoder()
     first = encoder.encode([PATH, (b"token", b"t")])
     second = encoder.encode([PATH, (b"token", b"t")])
@@ -92,7 +93,7 @@ def test_the_same_bytes_are_decoded_once_while_the_table_stays() -> None:
 
 def test_the_same_bytes_mean_something_else_after_a_change_of_the_table() -> None:
     """Two paths share one index, one after the other: a cache that outlived the change would let the second pass."""
-    heads = RequestHeads(kind_of, 65_536)
+    heads = RequestHeads(KnownHeads(kind_of), 65_536)
     heads.head(b"\x44\x04/a/B")
     assert heads.head(b"\xbe").kind is Kind.UNARY
     heads.head(b"\x44\x04/x/Y")
@@ -102,8 +103,50 @@ def test_the_same_bytes_mean_something_else_after_a_change_of_the_table() -> Non
 
 def test_only_short_blocks_are_kept() -> None:
     """256 blocks of 64 KiB would be 16 MiB a connection."""
-    heads = RequestHeads(kind_of, 65_536)
+    heads = RequestHeads(KnownHeads(kind_of), 65_536)
     for size, is_kept in ((900, True), (1_100, False)):
         block = encode_fields([PATH, (b"token", b"t" * size)])
         heads.head(block)
         assert (heads.head(block) is heads.head(block)) is is_kept
+
+
+def test_heads_that_differ_in_their_deadline_only_have_all_else_in_common() -> None:
+    """Clients with deadlines never send the same block twice."""
+    known = KnownHeads(kind_of)
+    plain, soon, late = (known.head([PATH, *more]) for more in ([], [(TIMEOUT, b"1S")], [(TIMEOUT, b"2S")]))
+    assert (plain.timeout_seconds(), soon.timeout_seconds(), late.timeout_seconds()) == (None, 1.0, 2.0)
+    assert plain.fields is soon.fields is late.fields
+    assert (soon.path, soon.kind, soon.phase, soon.is_usual) == (plain.path, plain.kind, plain.phase, True)
+    assert known.head([(TIMEOUT, b"3S"), PATH, (TIMEOUT, b"4S")]).timeout_seconds() == 3.0, "the first one counts"
+
+
+def test_heads_are_shared_between_connections_unless_they_hold_something_of_a_clients_own() -> None:
+    known = KnownHeads(kind_of)
+    one, other = RequestHeads(known, 65_536), RequestHeads(known, 65_536)
+    usual = encode_fields([PATH, (b"te", b"trailers"), (b"user-agent", b"grpc")])
+    assert one.head(usual) is other.head(usual)
+    for own in ((b"token", b"secret"), (b"authorization", b"secret"), (b"user-agent", b"x" * 1_100)):
+        block = encode_fields([PATH, own])
+        assert one.head(block) is not other.head(block)
+
+
+def test_shared_heads_are_bounded() -> None:
+    known = KnownHeads(kind_of)
+    first = known.head([PATH, (b"user-agent", b"0")])
+    for number in range(1, 3_000):
+        known.head([PATH, (b"user-agent", b"%d" % number)])
+    assert known.head([PATH, (b"user-agent", b"0")]) is not first
+
+
+def test_only_long_heads_are_counted() -> None:
+    assert head(PATH, (b"token", b"t" * 900)).counted_bytes == 0
+    counted = head(PATH, (b"token", b"t" * 2_000))
+    assert counted.counted_bytes == 5 + 4 + 32 + 5 + 2_000 + 32
+    rest = counted.without_fields()
+    assert (rest.fields, rest.counted_bytes, rest.path, rest.kind) == ((), 0, b"/a/B", Kind.UNARY)
+
+
+@pytest.mark.parametrize("more", [[(b"grpc-encoding", b"gzip")], [(b"token", b"t" * 2_000)], [PATH]])
+def test_a_head_that_is_refused_or_counted_is_not_a_usual_one(more: list[tuple[bytes, bytes]]) -> None:
+    assert head(PATH).is_usual
+    assert not head(PATH, *more).is_usual

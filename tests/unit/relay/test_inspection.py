@@ -47,6 +47,45 @@ def test_a_message_that_passes_goes_up_byte_for_byte() -> None:
     assert talk.notes.relayed == [UNARY]
 
 
+def test_a_call_means_the_same_in_one_piece_and_frame_by_frame() -> None:
+    """Most calls come whole, and are dealt with in one go: the outcome must not depend on it."""
+    for message in (b"plain", b"hold", b"edit me", b"bad", b"crash", b"", b"edit-only"):
+        for path in (UNARY, FORWARD):
+            whole, apart = Talk(), Talk()
+            whole.client(whole.head(1, path) + data(1, message))
+            apart.client(apart.head(1, path))
+            apart.client(data(1, message))
+            assert whole.raw_to_upstream() == apart.raw_to_upstream()
+            assert whole.calls() == apart.calls()
+            assert whole.to_client() == apart.to_client()
+            assert whole.inspector.seen == apart.inspector.seen
+            assert vars(whole.notes) == vars(apart.notes)
+            assert repr(whole.core) == repr(apart.core)
+            assert whole.core._dialogue.up.left == apart.core._dialogue.up.left
+
+
+@pytest.mark.parametrize("cut", range(1, 60))
+def test_a_call_cut_anywhere_is_looked_into_once(cut: int) -> None:
+    talk = Talk()
+    wire = talk.head(1, UNARY) + data(1, b"plain")
+    cut = min(cut, len(wire) - 1)
+    talk.client(wire[:cut])
+    talk.client(wire[cut:])
+    assert talk.raw_to_upstream() == wire
+    assert talk.inspector.seen == [(UNARY, b"plain")]
+    assert talk.notes.relayed == [UNARY]
+
+
+def test_a_call_beyond_upstreams_window_waits_for_it() -> None:
+    talk = Talk()
+    talk.core._dialogue.up.left = 12
+    talk.client(talk.head(1, UNARY), data(1, b"plain"), talk.head(3, UNARY), data(3, b"plain"))
+    sent = talk.to_upstream()
+    assert content(sent) == frame_message(b"plain") + b"\0\0"
+    talk.upstream(pack_window_update(0, 100))
+    assert content(talk.to_upstream()) == frame_message(b"plain")[2:]
+
+
 def test_the_frame_that_completes_a_message_waits_for_the_decision() -> None:
     talk = Talk()
     wire = frame_message(b"hold me")

@@ -7,7 +7,7 @@ from greenroom.relay.streams import Phase, Stream
 
 
 def test_a_streams_room_follows_what_the_client_announces() -> None:
-    head = RequestHead([(b":path", b"/a/B")], lambda _: Kind.FORWARD)
+    head = RequestHead.of(((b":path", b"/a/B"),), lambda _: Kind.FORWARD)
     stream = Stream(1, head, Phase.PASS, 0.0)
     announced = Announced(limit=5)
     stream.allowance += 10 - 70_000

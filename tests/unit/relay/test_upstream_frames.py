@@ -28,7 +28,7 @@ from greenroom.relay.frames import (
 )
 from greenroom.relay.limits import Limits
 from greenroom.relay.settings import build
-from tests.support.h2_peers import FORWARD, STREAM, UNARY, Frame, Talk, data, raw_data
+from tests.support.h2_peers import FORWARD, STREAM, UNARY, Frame, Talk, data, frames_in, raw_data
 
 
 def test_an_answer_reaches_the_client_byte_for_byte() -> None:
@@ -37,6 +37,56 @@ def test_an_answer_reaches_the_client_byte_for_byte() -> None:
     answer = talk.response(1)
     talk.upstream(answer)
     assert b"".join(talk.core.to_client) == answer
+
+
+@pytest.mark.parametrize("cut", range(1, 75))
+def test_an_answer_cut_anywhere_ends_its_call_once_and_spends_the_window(cut: int) -> None:
+    """Most come in one piece, and are dealt with in one go: the outcome must not depend on it."""
+    talk = Talk()
+    talk.call(1, UNARY, b"plain")
+    talk.upstream(talk.response(1))  # later blocks need nothing put before them
+    talk.to_client()
+    talk.call(3, UNARY, b"plain")
+    answer = pack_window_update(0, 5) + pack(PING, 0, 0, bytes(8)) + talk.response(3, b"body")
+    cut = min(cut, len(answer))
+    before = talk.core._dialogue.down.left
+    talk.upstream(answer[:cut])
+    talk.upstream(answer[cut:])
+    assert b"".join(talk.core.to_client) == answer
+    assert talk.core.open_streams == 0
+    assert talk.core._dialogue.answered == 2
+    assert talk.core._dialogue.down.left == before - 9
+
+
+def test_an_answer_beyond_the_clients_window_waits_for_it() -> None:
+    talk = Talk()
+    talk.call(1, UNARY, b"plain")
+    talk.upstream(talk.response(1))
+    talk.to_client()
+    talk.call(3, UNARY, b"plain")
+    talk.core._dialogue.down.left = 4
+    talk.upstream(talk.response(3, b"body"))
+    assert [frame.kind for frame in talk.to_client()] == [HEADERS, DATA]
+    talk.client(pack_window_update(0, 100))
+    assert [frame.kind for frame in talk.to_client()] == [DATA, HEADERS]
+    assert talk.core.open_streams == 0
+
+
+def test_frames_of_another_stream_between_those_of_an_answer_pass_in_order() -> None:
+    talk = Talk()
+    for stream_id in (1, 3, 5):
+        talk.call(stream_id, UNARY, b"plain")
+    talk.upstream(talk.response(1))
+    talk.to_client()
+    three, five = frames_of(talk.response(3, b"three")), frames_of(talk.response(5, b"five"))
+    mixed = b"".join(part for pair in zip(three, five, strict=True) for part in pair)
+    talk.upstream(mixed)
+    assert b"".join(talk.core.to_client) == mixed
+    assert talk.core.open_streams == 0
+
+
+def frames_of(wire: bytes) -> list[bytes]:
+    return [pack(frame.kind, frame.flags, frame.stream_id, frame.payload) for frame in frames_in(wire)]
 
 
 def test_the_first_frame_to_the_client_is_upstreams_settings() -> None:
@@ -260,6 +310,22 @@ def test_after_a_goaway_nothing_is_handed_over() -> None:
     assert talk.calls() == []
     assert Frame(RST_STREAM, 0, 1, struct.pack(">L", Error.REFUSED_STREAM)) in talk.to_client()
     assert talk.notes.handed_over == []
+
+
+def test_a_goodbye_in_two_steps_reaches_the_client_and_its_answer_goes_back() -> None:
+    """gRPC in Go names the last call only after an answered PING has shown that the first GOAWAY came through."""
+    talk = Talk()
+    talk.call(1, FORWARD, b"x")
+    talk.call(3, UNARY, b"hold")
+    talk.to_client()
+    talk.upstream(pack_goaway(2**31 - 1, 0, b"graceful_stop"), pack(PING, 0, 0, b"drained?"))
+    first, ping = talk.to_client()
+    assert goaway(first) == (2**31 - 1, 0)
+    assert ping == Frame(PING, 0, 0, b"drained?")
+    talk.client(pack(PING, ACK, 0, b"drained?"))
+    assert talk.to_upstream() == [Frame(PING, ACK, 0, b"drained?")]
+    talk.upstream(pack_goaway(1, 0))
+    assert goaway(talk.to_client()[0]) == (3, 0), "the call that runs here is not to be made again"
 
 
 def test_calls_above_the_last_id_take_no_effect() -> None:

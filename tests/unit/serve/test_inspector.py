@@ -89,6 +89,23 @@ def test_kinds_follow_the_table() -> None:
     assert {path: INSPECTOR.kind(path) for path in kinds} == kinds
 
 
+@pytest.mark.parametrize(
+    ("path", "said"),
+    [
+        (b"/etcdserverpb.KV/RangeStream", "unknown method RangeStream for service etcdserverpb.KV"),
+        (b"etcdserverpb.KV/Range", "unknown method Range for service etcdserverpb.KV"),
+        (b"/nobody.Nothing/Range", "unknown service nobody.Nothing"),
+        (b"//etcdserverpb.KV/Range", "unknown service /etcdserverpb.KV"),
+        (b"/nothing", 'malformed method name: "/nothing"'),
+        (b"", 'malformed method name: ""'),
+        (b"/" + b"x" * 5000 + b"/y", f"unknown service {'x' * 200}…"),
+        (b"/\xff/y", "unknown service \ufffd"),
+    ],
+)
+def test_what_nobody_knows_is_named(path: bytes, said: str) -> None:
+    assert INSPECTOR.unknown(path) == said
+
+
 def test_every_method_that_is_looked_into_has_a_judge() -> None:
     for path, handling in METHODS.items():
         if handling is not Handling.FORWARD:
