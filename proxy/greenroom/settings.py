@@ -11,7 +11,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any, NoReturn, Self
 
-from pydantic import BeforeValidator, Field, ValidationError, model_validator
+from pydantic import BeforeValidator, Field, SecretStr, ValidationError, model_validator
 from pydantic_core import PydanticCustomError
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
@@ -19,10 +19,14 @@ from greenroom.addresses import DEFAULT_CONTROL, Address
 from greenroom.core.policy import LARGEST_TIMEOUT_SECONDS, Policy, check_gate_name, gates_for_everything
 from greenroom.durations import format_duration, parse_duration
 from greenroom.errors import SettingsError
+from greenroom.passwords import read_password
 from greenroom.policy_file import PolicyFileError, load_policy
 
 ENV_PREFIX = "GREENROOM_"
 _PASSWORD = re.compile(r"//[^@/]*@")
+_PASSWORD_VARIABLE = f"{ENV_PREFIX}UPSTREAM_PASSWORD"
+BY_VARIABLE_ONLY = frozenset({"upstream_password"})
+"""Every process of a machine can read the command lines of all others."""
 NOTHING_IS_HELD = "nothing would ever be held; add one, or say --allow-ungated"
 
 
@@ -92,6 +96,9 @@ class Settings(BaseSettings):
     model_config = SettingsConfigDict(env_prefix=ENV_PREFIX, env_ignore_empty=True, frozen=True, extra="forbid")
 
     upstream: Upstreams = ()
+    upstream_user: str | None = None
+    upstream_password_file: Path | None = None
+    upstream_password: SecretStr | None = None
     listen: ListenAddress = Address("127.0.0.1", 2389)
     control_listen: ListenAddress = Address.parse(DEFAULT_CONTROL)
     http_listen: ListenAddress = Address("127.0.0.1", 2391)
@@ -114,6 +121,17 @@ class Settings(BaseSettings):
             _wrong("upstream", "is not given: etcd's URL, such as http://127.0.0.1:2379, or --embedded-etcd")
         if self.data_dir is not None and not self.embedded_etcd:
             _wrong("data_dir", "is the embedded etcd's; give --embedded-etcd with it")
+        return self
+
+    @model_validator(mode="after")
+    def _user_with_password(self) -> Self:
+        given = [field for field in ("upstream_password_file", "upstream_password") if getattr(self, field) is not None]
+        if self.upstream_user is None and given:
+            _wrong(given[0], "is for --upstream-user, which is not given")
+        if self.upstream_user is not None and not given:
+            _wrong("upstream_user", f"has no password: give --upstream-password-file, or {_PASSWORD_VARIABLE}")
+        if len(given) > 1:
+            _wrong(given[0], f"and {_PASSWORD_VARIABLE} are both given; give one of the two")
         return self
 
     @model_validator(mode="after")
@@ -140,6 +158,22 @@ class Settings(BaseSettings):
         if self.policy is None and not self.gate and not self.allow_ungated:
             _wrong("policy", f"is not given, nor is a --gate: {NOTHING_IS_HELD}")
         return self
+
+    @property
+    def upstream_password_source(self) -> str:
+        """Where the password comes from, for people."""
+        file = self.upstream_password_file
+        return _PASSWORD_VARIABLE if file is None else f"--upstream-password-file '{file}'"
+
+    def read_upstream_password(self) -> str:
+        """The password of `upstream_user` as it is at the moment; SettingsError where its file has none."""
+        if self.upstream_password_file is None:
+            assert self.upstream_password is not None, "a user has a password"
+            return self.upstream_password.get_secret_value()
+        try:
+            return read_password(self.upstream_password_file)
+        except ValueError as error:
+            raise SettingsError(f"{self.upstream_password_source}: {error}", field="upstream_password_file") from error
 
     def read_policy(self) -> Policy:
         """The policy of the file or of the gates; SettingsError where there is none to be had."""
@@ -178,6 +212,8 @@ def _described(error: ValidationError, told: Mapping[str, object]) -> SettingsEr
 
 def _as_given(field: str, told: Mapping[str, object]) -> tuple[str, str]:
     variable = f"{ENV_PREFIX}{field.upper()}"
+    if field in BY_VARIABLE_ONLY:
+        return variable, ""
     if field in told:
         return _option(field), f" {_quoted(told[field])}"
     if os.environ.get(variable):

@@ -118,3 +118,43 @@ def test_a_wrong_policy_is_told_with_its_file(tmp_path: Path) -> None:
     path.write_text("rules:\n- gates: {}\n")
     with pytest.raises(SettingsError, match=rf"^--policy '{path}': line 2: rules\[0\]\.gates: "):
         load_settings({"upstream": [ETCD], "policy": str(path)}).read_policy()
+
+
+def test_a_user_of_etcd_has_a_password_in_a_file_or_a_variable(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    path = tmp_path / "password"
+    path.write_text("secret\n")
+    plain = {"upstream": [ETCD], "gate": ["a=1s"]}
+    filed = load_settings({**plain, "upstream_user": "greenroom", "upstream_password_file": str(path)})
+    assert (filed.read_upstream_password(), filed.upstream_password_source) == (
+        "secret",
+        f"--upstream-password-file '{path}'",
+    )
+    path.write_text("changed\n")
+    assert filed.read_upstream_password() == "changed"
+    monkeypatch.setenv("GREENROOM_UPSTREAM_PASSWORD", "other")
+    monkeypatch.setenv("GREENROOM_UPSTREAM_USER", "greenroom")
+    said = load_settings(plain)
+    assert (said.read_upstream_password(), said.upstream_password_source) == ("other", "GREENROOM_UPSTREAM_PASSWORD")
+    assert "other" not in repr(said)
+
+
+def test_a_user_without_a_password_and_the_other_way_round(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert said_of(upstream_user="greenroom") == (
+        "--upstream-user 'greenroom': has no password: give --upstream-password-file, or GREENROOM_UPSTREAM_PASSWORD"
+    )
+    alone = "is for --upstream-user, which is not given"
+    assert said_of(upstream_password_file="/f") == f"--upstream-password-file '/f': {alone}"
+    monkeypatch.setenv("GREENROOM_UPSTREAM_PASSWORD", "secret")
+    assert said_of() == f"GREENROOM_UPSTREAM_PASSWORD: {alone}"
+    assert said_of(upstream_user="greenroom", upstream_password_file="/f") == (
+        "--upstream-password-file '/f': and GREENROOM_UPSTREAM_PASSWORD are both given; give one of the two"
+    )
+
+
+def test_a_password_file_without_a_password_is_told_by_its_option(tmp_path: Path) -> None:
+    path = tmp_path / "absent"
+    settings = load_settings(
+        {"upstream": [ETCD], "gate": ["a=1s"], "upstream_user": "greenroom", "upstream_password_file": str(path)}
+    )
+    with pytest.raises(SettingsError, match=f"--upstream-password-file '{path}': cannot be read"):
+        settings.read_upstream_password()

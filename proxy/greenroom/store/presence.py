@@ -13,6 +13,7 @@ from typing import Any
 import grpc
 
 from greenroom.core import txns
+from greenroom.core.compares import never
 from greenroom.core.keyspace import FIRST_CLIENT_KEY, ROOT, TEMPLATES_DIGEST, Key, prefix_end
 from greenroom.errors import StartError
 from greenroom.pb.etcd import kv_pb2, rpc_pb2
@@ -29,16 +30,45 @@ TRY_SECONDS = 3.0
 LONGEST_PAUSE_SECONDS = 1.0
 
 
-async def refuse_foreign_keys(upstream: Upstream) -> None:
-    """StartError where the reserved area holds a key that is not Greenroom's: clients would lose sight of it."""
-    for start, end in ((b"\0", ROOT), (prefix_end(ROOT), FIRST_CLIENT_KEY)):
+async def refuse_foreign_keys(upstream: Upstream, *, timeout_seconds: float = CALL_SECONDS) -> None:
+    """StartError where the reserved area holds a key that is not Greenroom's: clients would lose sight of it.
+
+    A user of etcd that is no root may not look below 0x01, for no shell can write that in a grant; then who gave it its
+    role must know.
+    """
+    for start, end in ((b"\x01", ROOT), (prefix_end(ROOT), FIRST_CLIENT_KEY), (b"\0", b"\x01")):
         request = rpc_pb2.RangeRequest(key=start, range_end=end, keys_only=True, limit=1)
-        found = (await upstream.range(request, timeout_seconds=CALL_SECONDS)).kvs
+        try:
+            found = (await upstream.range(request, timeout_seconds=timeout_seconds)).kvs
+        except grpc.aio.AioRpcError as error:
+            if start == b"\0" and error.code() is grpc.StatusCode.PERMISSION_DENIED:
+                return
+            raise
         if found:
             raise StartError(
                 f"etcd holds the key {found[0].key!r}, and keys whose first byte is below 0x02 are reserved for "
                 "Greenroom: behind it nobody would see that key any more. Move or delete such keys, then start again"
             )
+
+
+async def refuse_small_role(upstream: Upstream, prefixes: Iterable[bytes]) -> None:
+    """StartError where etcd does not let the proxy's user read and write all that it must.
+
+    etcd judges what a Txn would do, though its compare never holds.
+    """
+    for prefix in (b"\x01", *prefixes) if upstream.has_user else ():
+        everything = rpc_pb2.RangeRequest(key=prefix, range_end=prefix_end(prefix), count_only=True)
+        txn = rpc_pb2.TxnRequest(compare=[never(ROOT)])
+        txn.success.extend((txns.put(prefix, b"", 0), rpc_pb2.RequestOp(request_range=everything)))
+        try:
+            await upstream.txn(txn, timeout_seconds=CALL_SECONDS)
+        except grpc.aio.AioRpcError as error:
+            if error.code() is not grpc.StatusCode.PERMISSION_DENIED:
+                raise
+            raise StartError(
+                f"--upstream-user: etcd does not let it read and write all keys that begin with {prefix!r}; "
+                "`greenroom etcd-role` prints what it needs"
+            ) from error
 
 
 class Presence:
@@ -66,11 +96,24 @@ class Presence:
         self._alive_until = 0.0
         self._why_not = "it did not register yet"
         self._is_away = False
+        self._no_space = False
 
     @property
     def key(self) -> Key:
         """Where the registration lies."""
         return Key(PROXIES + self.proxy_id.encode())
+
+    async def start(self) -> None:
+        """Registers; where etcd is full, goes on without: leases and reads do not need it, and `run` makes up for it.
+
+        StartError as of `register`. The templates must stand in etcd already: a full etcd lets nobody change them.
+        """
+        try:
+            await self.register()
+        except grpc.aio.AioRpcError as error:
+            if not _is_full(error) or not await self._templates_stand():
+                raise
+            self._went_away(error)
 
     async def register(self) -> None:
         """Registers, if the templates allow it: StartError says which proxies run with others, and what to do."""
@@ -101,9 +144,12 @@ class Presence:
 
     @property
     def why_not_ready(self) -> str | None:
-        """Why others do not see this proxy, for people; None while it is registered, as far as is known."""
+        """Why others do not see this proxy, for people; None while it is registered, as far as is known.
+
+        None as well while etcd is full: no proxy could register then, and clients had nowhere to go.
+        """
         is_registered = self._alive_until > _time()
-        return None if is_registered else f"this proxy is not registered in etcd: {self._why_not}"
+        return None if is_registered or self._no_space else f"this proxy is not registered in etcd: {self._why_not}"
 
     async def _stay(self) -> None:
         """One beat, and a new registration where the last one is gone, or was not completed."""
@@ -116,12 +162,13 @@ class Presence:
 
     def _went_away(self, error: Exception) -> None:
         """Told when it begins, not with each beat that fails."""
-        self._why_not = why(error, TRY_SECONDS)
+        self._why_not, self._no_space = why(error, TRY_SECONDS), _is_full(error)
         if not self._is_away:
             self._is_away = True
             self._log.warning("presence.away", proxy=self.proxy_id, reason=self._why_not)
 
     def _came_back(self) -> None:
+        self._no_space = False
         if self._is_away:
             self._is_away = False
             self._log.info("presence.back", proxy=self.proxy_id)
@@ -140,13 +187,17 @@ class Presence:
     async def _beat(self) -> bool:
         """One keepalive; whether the lease is still there."""
         start = _time()
-        async with self._upstream.lease_keep_alive() as stream:
-            await stream.write(rpc_pb2.LeaseKeepAliveRequest(ID=self._lease))
-            answer = await stream.read()
+        answer = await self._upstream.lease_keep_alive(rpc_pb2.LeaseKeepAliveRequest(ID=self._lease))
         if answer is None or answer.TTL <= 0:
             return False
         self._alive_until = start + answer.TTL
         return True
+
+    async def _templates_stand(self) -> bool:
+        """Whether the templates in etcd are these already."""
+        request = rpc_pb2.RangeRequest(key=TEMPLATES_DIGEST)
+        found = (await self._upstream.range(request, timeout_seconds=CALL_SECONDS)).kvs
+        return [kv.value for kv in found] == [self._templates.encode()]
 
     async def _register_on_lease(self) -> dict[str, dict[str, Any]]:
         """The other proxies, by id."""
@@ -191,6 +242,10 @@ def _place(said: dict[str, Any]) -> str:
 
 def _time() -> float:
     return asyncio.get_running_loop().time()
+
+
+def _is_full(error: Exception) -> bool:
+    return isinstance(error, grpc.aio.AioRpcError) and error.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
 
 
 def _templates_are(digest: str) -> rpc_pb2.Compare:

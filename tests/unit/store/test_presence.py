@@ -13,6 +13,7 @@ from greenroom.store.presence import (
     _others,
     _place,
     _time,
+    refuse_small_role,
 )
 from tests.support.control_side import EventLog
 from tests.support.mirroring import kv_of, unconnected
@@ -106,3 +107,8 @@ def test_where_another_proxy_runs_is_told_with_its_machine(said: dict[str, str],
 
 def test_a_beat_that_is_missed_leaves_time_for_two_more_before_the_lease_ends() -> None:
     assert BEAT_SECONDS + 3 * TRY_SECONDS < TTL_SECONDS
+
+
+async def test_without_a_user_nothing_is_asked_about_its_role() -> None:
+    """Nobody answers there, so a question would be an error."""
+    await refuse_small_role(unconnected(), [b"v1/mdc/"])
