@@ -102,8 +102,11 @@ def no_lost_write(moment: Moment) -> Iterator[str]:
             if key in shown and shown[key] is None:
                 yield f"no lost write: {key!r} was taken from the public, and nobody deleted it"
         for wrote in _writes(moment, instance):
-            if wrote.over is not ... and wrote.over != (there := before.place(wrote.key)):
+            there = before.place(wrote.key)
+            if wrote.over is not ... and wrote.over != there:
                 yield f"no lost write: {wrote.key!r} was to be written over {wrote.over!r}, and was over {there!r}"
+            if wrote.unless is not ... and wrote.unless == there:
+                yield f"no lost write: {wrote.key!r} was to be written unless {there!r} was there, and it was"
         for saw in _sights(moment, instance):
             if (expected := told.place(saw.key)) is not None and saw.value != expected:
                 yield f"no lost write: {saw.key!r} was acknowledged as {expected!r}, its owner sees {saw.value!r}"

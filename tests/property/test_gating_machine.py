@@ -172,6 +172,20 @@ class GatingMachine(RuleBasedStateMachine):
         self._both(subject, txn, side)
 
     @precondition(lambda self: self.subjects)
+    @rule(who=picks, what=picks, side=sides, by=compared, writes_over=st.booleans())
+    def swap_or_else(self, who: int, what: int, side: bool, by: int, writes_over: bool) -> None:
+        """A creation or a swap whose Else writes too: over what is there, or a note of having lost."""
+        subject, key = self._key(who, what)
+        seen, other, lease = subject.read.get(key), subject.round.other_key, subject.round.lease
+        note = put(key, self._value(subject, key), lease, prev_kv=True) if writes_over else put(other, b"lost", lease)
+        txn = rpc_pb2.TxnRequest(
+            compare=[version_is(key, 0) if seen is None else as_read(seen, by)],
+            success=[put(key, self._value(subject, key), lease), put(other, b"won", lease)],
+            failure=[note, get(key), get(other)],
+        )
+        self._both(subject, txn, side)
+
+    @precondition(lambda self: self.subjects)
     @rule(who=picks, side=sides)
     def look_at_lease(self, who: int, side: bool) -> None:
         lease = self._subject(who).round.lease

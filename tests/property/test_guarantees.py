@@ -84,6 +84,10 @@ BROKEN: dict[str, tuple[list[Operation], list[Event]]] = {
         [wrote(2), Wrote(3, L, A, NEW, gates=GATES, over=None)],
         [],
     ),
+    "no lost write: b'card' was to be written unless b'1'": (
+        [wrote(2), Wrote(3, L, A, NEW, gates=GATES, unless=OLD)],
+        [],
+    ),
     "no resurrected delete: b'card' became public": ([wrote(2), Deleted(3, L, A)], [shown(4)]),
     "no resurrected delete: b'card' was deleted, and is": ([wrote(2), passed(3, 2), Deleted(4, L, A)], [shown(3)]),
     "no resurrected delete: b'card' was deleted, its": ([wrote(2), Deleted(3, L, A), Saw(3, L, A, OLD)], []),

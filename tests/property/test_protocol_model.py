@@ -19,8 +19,10 @@ from greenroom.core.txns import put as put_operation
 from greenroom.pb.etcd import kv_pb2, rpc_pb2
 from tests.support.model_etcd import ModelEtcd
 from tests.support.model_explore import Actor, Ask, At, Fault, Next, Program, explore
+from tests.support.model_fleet import CARD, L
 from tests.support.model_runs import classify, explored, start
-from tests.support.model_scenarios import CARD, SCENARIOS, SMOKE, L
+from tests.support.model_scenario import SMOKE
+from tests.support.model_scenarios import SCENARIOS
 from tests.support.story import Saw
 
 Compare = rpc_pb2.Compare
@@ -36,6 +38,8 @@ PUBLIC = "each public card's revision"
 PUBLIC_EXISTS = "the public card exists"
 NOT_PUBLIC = "no public card"
 CLIENTS = "the client's own compare"
+GUARD = "the guard of its Else"
+NEVER = "what never holds"
 
 NEEDED: dict[tuple[str, str], str] = {
     ("open", RECORD): "two proxies register cards of one worker at once",
@@ -66,6 +70,22 @@ NEEDED: dict[tuple[str, str], str] = {
     ("released, delete", RECORD): "deleted while withdrawn",
     ("withdraw", RECORD): "a LoRA card registers while withdrawn",
     ("withdraw", PUBLIC): "edited while withdrawn",
+    ("judge", NEVER): "a card is created, or written over in an Else",
+    ("held, put of a new card", GUARD): "a card is created, or written over in an Else",
+    ("held, change", GUARD): "a card is swapped, or another written in an Else",
+    ("held, edit of taints", GUARD): "taints are swapped, or others written in an Else",
+    ("released, put of a public card", GUARD): "taints are swapped, or others written in an Else",
+    ("new, open", RECORD): "a new worker registers by two proxies that know nothing of it",
+    (
+        "new, open",
+        NOT_PUBLIC,
+    ): "a new worker registers with etcd itself and through a proxy that knows nothing of it",
+    ("remembered, held, put of a new card", RECORD): "changed from memory while it is deleted",
+    ("remembered, held, change", RECORD): "changed from memory while it fails",
+    ("remembered, held, change", SHADOW): "changed from memory while it is deleted",
+    ("remembered, held, edit of taints", SHADOW): "edited from memory while it is deleted",
+    ("remembered, released, put of a public card", PUBLIC): "written and deleted from memory while withdrawn",
+    ("remembered, released, delete", RECORD): "written and deleted from memory while withdrawn",
     ("drop", RECORD): "a card registers again while it is dropped",
     ("adopt", RECORD): "a live worker is put behind two proxies",
     ("adopt", PUBLIC): "a live worker unregisters while it is taken on",
@@ -75,6 +95,7 @@ NEEDED: dict[tuple[str, str], str] = {
 TOGETHER: dict[tuple[str, str, str], str] = {
     ("release", RECORD, NO_NEWER_SHADOW): "a card registers while it passes",
     ("released, put of a public card", RECORD, PUBLIC_EXISTS): "written while withdrawn",
+    ("remembered, held, delete", RECORD, SHADOW): "deleted from memory while it is written",
 }
 """Two compares of which one is enough, in a scenario that goes wrong without both and well without either."""
 
@@ -100,6 +121,14 @@ REDUNDANT: dict[tuple[str, str], str] = {
     ("release", NO_NEWER_SHADOW): "a new shadow comes with a new record, an edited one is compared itself",
     ("release", BUDGET_UNCHANGED): "nobody writes a budget yet",
     ("withdraw", BUDGET_UNCHANGED): "nobody writes a budget yet",
+    ("new, open", NO_NEWER_SHADOW): "as after a read",
+    ("new, open", CLIENTS): "as after a read",
+    ("remembered, held, put of a new card", SHADOW): "how large the other cards are, no guarantee asks",
+    ("remembered, held, put of a new card", NOT_PUBLIC): "nobody comes past the proxy here; as after a read",
+    ("remembered, held, edit of taints", RECORD): "a shadow that is as it was has not moved",
+    ("remembered, held, delete", RECORD): "a shadow that is as it was has not moved",
+    ("remembered, held, delete", SHADOW): "as after a read, which does not compare it",
+    ("remembered, released, put of a public card", RECORD): "as after a read",
 }
 """Compares that nothing here goes wrong without: a second line of defence, or room for what is not built yet."""
 
@@ -204,7 +233,9 @@ def label_of(ask: Ask, place: int) -> str:
     assert isinstance(ask.request, rpc_pb2.TxnRequest)
     compare = ask.request.compare[place]
     if place < ask.compares_of_client:
-        return CLIENTS
+        return GUARD if ask.guards else CLIENTS
+    if ask.kind == "judge":
+        return NEVER
     if compare.key in (record_key(L), BUDGET):
         return RECORD if compare.key == record_key(L) else BUDGET_UNCHANGED
     held = compare.key.startswith(SHADOWS)

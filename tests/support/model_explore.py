@@ -25,6 +25,8 @@ class Ask:
     request: "rpc_pb2.TxnRequest | Callable[[ModelEtcd], tuple[ModelEtcd, Any]]"
     compares_of_client: int = 0
     """How many of its compares, from the first on, are a client's own."""
+    guards: bool = False
+    """Whether those are the guard of an Else, instead."""
 
 
 @dataclass(frozen=True, slots=True)

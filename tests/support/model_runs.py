@@ -5,10 +5,13 @@ from dataclasses import replace
 
 from greenroom.core.keyspace import held_key, lease_of, record_key
 from tests.guarantees import none_forgotten, none_left_over
-from tests.support.model_actors import look, reconcile
+from tests.support.model_actors import reconcile
 from tests.support.model_etcd import ModelEtcd
 from tests.support.model_explore import At, Change, Fault, World, explore, run
-from tests.support.model_scenarios import KEYS, SCENARIOS, WHOLE, L, Scenario
+from tests.support.model_fleet import KEYS, WHOLE, L
+from tests.support.model_scenario import Scenario
+from tests.support.model_scenarios import SCENARIOS
+from tests.support.model_workers import look
 from tests.support.story import Story
 
 

@@ -53,6 +53,8 @@ class Wrote(OfInstance):
     card: bool = True
     over: bytes | EllipsisType | None = ...
     """What the caller made the put depend on being there: a value, or nothing; `...` where it did not ask."""
+    unless: bytes | EllipsisType | None = ...
+    """What the caller made the put depend on not being there, likewise: the put is in an Else."""
     past_the_proxy: bool = False
     """Straight to etcd: public at once, and nobody promised otherwise. What else is promised holds for it too."""
 

@@ -6,6 +6,7 @@ cannot be read here in one sense, is refused: nobody would know what it says.
 """
 
 import json
+import re
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -25,6 +26,40 @@ _AGREEING = {"namespace": "namespace", "component": "component", "endpoint": "en
 
 _MAY_COME_FIRST = b" \t\r\n\xef\xbb\xbf"
 
+_TAINTS = b"taints"
+_PLAIN_TAINTS = re.compile(rb'"taints":\[(?:"[ !#-\[\]-~]*"(?:,"[ !#-\[\]-~]*")*)?\]')
+"""As serialisers write them without a space: a list of strings of ASCII, nothing in them escaped."""
+
+
+@dataclass(frozen=True, slots=True)
+class Content:
+    """A value that was read once. `parsed` is what it says as JSON, None where it says nothing; `flaw` is why not."""
+
+    value: bytes
+    parsed: Any
+    flaw: str | None
+
+    @property
+    def fields(self) -> Mapping[str, Any] | None:
+        """The value as a JSON object; None for anything else, which is held like a card that matches every rule."""
+        return self.parsed if isinstance(self.parsed, dict) else None
+
+
+Value = bytes | Content
+"""Whoever asks more than one thing of a value reads it first."""
+
+
+def read(value: Value) -> Content:
+    """The value, read: now, or before."""
+    if isinstance(value, Content):
+        return value
+    try:
+        return Content(value, json.loads(value.decode(), object_pairs_hook=_without_repeats), None)
+    except RecursionError:
+        return Content(value, None, "it is nested too deep")
+    except ValueError as why:
+        return Content(value, None, str(why))
+
 
 @dataclass(frozen=True, slots=True)
 class Attributes:
@@ -37,28 +72,16 @@ class Attributes:
     suffix: str | None
 
 
-def attributes(gated: GatedKey, value: bytes) -> Attributes:
+def attributes(gated: GatedKey, value: Value) -> Attributes:
     """The attributes of one gated key with its value. An instance record names no model."""
     names = gated.names
-    model = _model(parse(value)) if gated.kind is KeyKind.CARD else None
+    model = _model(read(value).fields) if gated.kind is KeyKind.CARD else None
     return Attributes(names.get("namespace"), names.get("component"), names.get("endpoint"), model, gated.suffix)
 
 
 def parse(value: bytes) -> Mapping[str, Any] | None:
-    """The value as a JSON object; None for anything else, which is held like a card that matches every rule."""
-    try:
-        read = _read(value)
-    except ValueError:
-        return None
-    return read if isinstance(read, dict) else None
-
-
-def _read(value: bytes) -> Any:
-    """What the value says as JSON. ValueError where it is none, or says one thing twice."""
-    try:
-        return json.loads(value.decode(), object_pairs_hook=_without_repeats)
-    except RecursionError:
-        raise ValueError("it is nested too deep") from None
+    """The value as a JSON object; None for anything else."""
+    return read(value).fields
 
 
 def _without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -84,17 +107,17 @@ def _can_be_stored(name: str) -> bool:
         return False
 
 
-def disagreement(gated: GatedKey, value: bytes) -> str | None:
+def disagreement(gated: GatedKey, value: Value) -> str | None:
     """How a value contradicts its key, in words with both sides; None where it agrees or says nothing."""
-    try:
-        read = _read(value)
-    except ValueError as why:
+    content = read(value)
+    if content.flaw is not None:
         # Numbers of any length, any depth and bytes that are no text are taken by parsers that skip what they ignore.
-        return f"the value begins like JSON and cannot be read as it: {why}" if _may_be_read(value) else None
-    if isinstance(read, list):
+        begins = "the value begins like JSON and cannot be read as it"
+        return f"{begins}: {content.flaw}" if _may_be_read(content.value) else None
+    if isinstance(content.parsed, list):
         # Dynamo takes an array's items for the fields of a card, in their order: it would name any worker unchecked.
         return "the value is a JSON array, whose items some readers take for the fields of an object; write an object"
-    parsed = read if isinstance(read, dict) else {}
+    parsed = content.fields or {}
     lease = lease_of(gated.instance)
     claimed = parsed.get("instance_id", lease)
     if claimed != lease or isinstance(claimed, bool):
@@ -113,24 +136,46 @@ def _may_be_read(value: bytes) -> bool:
     return value.lstrip(_MAY_COME_FIRST)[:1] in (b"{", b"[")
 
 
-def differ_only_in_taints(before: bytes, after: bytes) -> bool:
+def differ_only_in_taints(before: bytes, after: Value) -> bool:
     """Whether an edit left everything but `card_json.runtime_config.taints` as it was (equal values included)."""
-    if before == after:
+    content = read(after)
+    if before == content.value or _differ_only_in_plain_taints(before, content):
         return True
-    old, new = _without_taints(before), _without_taints(after)
+    old, new = _without_taints(read(before)), _without_taints(content)
     return old is not None and old == new
 
 
-def _without_taints(value: bytes) -> str | None:
-    """The value's canonical text without its taints. Text, since Python holds 1, 1.0 and True to be equal."""
-    parsed = parse(value)
-    card = parsed.get("card_json") if parsed else None
+def _differ_only_in_plain_taints(before: bytes, after: Content) -> bool:
+    """The same, if that can be told without reading the old value; False says nothing.
+
+    The new value spells `taints` once, and in no other way; so if its card has any, they are what is spelled there. The
+    old one has the same bytes before and after a list of strings in that place.
+    """
+    config, value = _config(after), after.value
+    if config is None or _TAINTS.decode() not in config or value.count(_TAINTS) != 1 or b"\\u" in value:
+        return False
+    new, old = _PLAIN_TAINTS.search(value), _PLAIN_TAINTS.search(before)
+    if new is None or old is None:
+        return False
+    return before[: old.start()] == value[: new.start()] and before[old.end() :] == value[new.end() :]
+
+
+def _config(content: Content) -> Mapping[str, Any] | None:
+    """Where a card's taints are."""
+    card = content.fields.get("card_json") if content.fields else None
     config = card.get("runtime_config") if isinstance(card, dict) else None
-    if not isinstance(config, dict):
+    return config if isinstance(config, dict) else None
+
+
+def _without_taints(content: Content) -> str | None:
+    """The value's canonical text without its taints. Text, since Python holds 1, 1.0 and True to be equal."""
+    config, fields = _config(content), content.fields
+    if config is None or fields is None:
         return None
-    config.pop("taints", None)
+    kept = {name: value for name, value in config.items() if name != _TAINTS.decode()}
+    card = {**fields["card_json"], "runtime_config": kept}
     try:
-        return json.dumps(parsed, sort_keys=True)
+        return json.dumps({**fields, "card_json": card}, sort_keys=True)
     except RecursionError:  # It was read with a few calls less on the stack.
         return None
 

@@ -3,7 +3,8 @@
 The client's compares and operations stay flat and in place; gated keys among them are mapped to where they are at the
 moment. The *fence* joins the compares, and one small read for each of its compares joins the Else: by these reads,
 which are of the same revision as the decision, a lost fence is told from a compare of the client's that failed.
-A client's own operations are never wrapped in a nested Txn: older etcd check no permissions inside.
+A client's own operations are never wrapped in a nested Txn: older etcd check no permissions inside. An Else that writes
+never comes here: it is a call of its own by then (see `alternatives`).
 
 So what is ours takes room in etcd's 128: among the compares, and again in the Else, one for the record, up to two for
 each gated key, one more where the record is opened; in the Then one for a record that is written, and one for each
@@ -17,7 +18,7 @@ from functools import reduce
 
 from greenroom.core import record as records
 from greenroom.core import txns
-from greenroom.core.cards import attributes, differ_only_in_taints
+from greenroom.core.cards import Content, Value, attributes, differ_only_in_taints
 from greenroom.core.keyspace import Key, record_key, shadow_key
 from greenroom.core.place import Place, effective_hold, keeps_back, place_compares, place_of, where
 from greenroom.core.policy import Hold, Policy, Requirements
@@ -61,14 +62,16 @@ class Gated:
     """For each operation of the client's Then, how many operations stand for it."""
     opens: bool
     """Whether the record is new with this Txn."""
+    record: Record | None
+    """The record that the Txn writes, if it writes one."""
 
 
-def needs_of(policy: Policy, gated: GatedKey, value: bytes | None) -> Requirements | None:
+def needs_of(policy: Policy, gated: GatedKey, value: Value | None) -> Requirements | None:
     """What the rules ask of a key. Without a value its model is unknown, and counts as a match."""
     return policy.requirements(gated, attributes(gated, value or b""))
 
 
-def entry_of(gated: GatedKey, value: bytes) -> GatedEntry:
+def entry_of(gated: GatedKey, value: Value) -> GatedEntry:
     """How the record names a gated key."""
     found = attributes(gated, value)
     return GatedEntry(
@@ -125,6 +128,7 @@ class _Call:
     ) -> None:
         self.txn, self.uses, self.snapshot, self.now = txn, uses, snapshot, now
         self.gated_keys, self.policy = gated_keys, policy
+        self._last_encoded: tuple[Record, bytes] | None = None
         self.needs = self._needs_of_all()
         self.places: Mapping[Key, Place] = {
             key: place_of(gated, snapshot, self.needs[key]) for key, gated in uses.keys.items()
@@ -139,13 +143,17 @@ class _Call:
         beside = Requirements(reduce(Hold.stronger, (needs.hold for needs in ruled)), {})
         return {key: needs or beside for key, needs in found.items()}
 
-    def _value_after(self, key: Key) -> bytes | None:
+    def _value_after(self, key: Key) -> Value | None:
         """The value that the call leaves: the put one, else what is there."""
         request = self.uses.puts.get(key)
         if request is not None and not request.ignore_value:
-            return bytes(request.value)
+            return self.uses.contents[key]
         found = self._found(key)
         return bytes(found.value) if found else None
+
+    def _bytes_after(self, key: Key) -> int:
+        value = self._value_after(key)
+        return len(value.value if isinstance(value, Content) else value or b"")
 
     def _found(self, key: Key) -> kv_pb2.KeyValue | None:
         return self.snapshot.shadows.get(key) or self.snapshot.public.get(key)
@@ -171,22 +179,37 @@ class _Call:
         if record is not None:
             sent.success.append(self._record_write(record, opens=opens))
         sent.failure.extend(_probe(compare) for compare in fence)
-        return Gated(sent, fence, tuple(widths), opens)
+        return Gated(sent, fence, tuple(widths), opens, record)
 
     def _record_write(self, record: Record, *, opens: bool) -> txns.Operation:
         if opens:
-            return txns.put(record_key(self.snapshot.instance), records.encode(record), self.snapshot.lease)
-        return txns.keep_record(self.snapshot.instance, records.encode(record))
+            return txns.put(record_key(self.snapshot.instance), self._encoded(record), self.snapshot.lease)
+        return txns.keep_record(self.snapshot.instance, self._encoded(record))
+
+    def _encoded(self, record: Record) -> bytes:
+        """The record as it is stored. It is asked for twice, for its size and to be written."""
+        if self._last_encoded is None or self._last_encoded[0] is not record:
+            self._last_encoded = record, records.encode(record)
+        return self._last_encoded[1]
 
     def _fence(self, *, opens: bool) -> Iterator[txns.Compare]:
         instance = self.snapshot.instance
         yield txns.unchanged(record_key(instance), self.snapshot.record_revision)
         if opens:
             yield txns.no_newer_shadow(instance, self.snapshot.revision)
+        if self.snapshot.remembered:
+            yield from self._all_shadows()
         for key, gated in self.uses.keys.items():
+            if self.snapshot.remembered and key in self.snapshot.shadows:
+                continue
             if key in self.uses.deletes and (self.snapshot.is_released or self.places[key] is Place.SHADOW):
                 continue  # Deleting what is gone does nothing, and only a write of the record makes it another place.
             yield from place_compares(gated, self.places[key], self.snapshot)
+
+    def _all_shadows(self) -> Iterator[txns.Compare]:
+        """Each as it was: how large they are decides too."""
+        for key, kv in self.snapshot.shadows.items():
+            yield txns.unchanged(shadow_key(self.snapshot.instance, key), kv.mod_revision)
 
     def _compare(self, compare: txns.Compare) -> txns.Compare:
         changed = txns.Compare()
@@ -259,18 +282,19 @@ class _Call:
         if self.places[key] is Place.PUBLIC and key in self.snapshot.public:
             self._check_edit_brings_no_gate(gated)
         if self.snapshot.is_released:
-            return self._after_public_put(record, gated, request)
+            return self._after_public_put(record, gated)
         hold = effective_hold(self.snapshot, needs)
         if hold is None or (gated.kind is KeyKind.INSTANCE and hold is not Hold.CARD_AND_INSTANCE):
             return record
+        content = self.uses.contents[key]
         if found is None:
-            entry = entry_of(gated, request.value)
+            entry = entry_of(gated, content)
             if record is None:
                 assert needs is not None
                 # What is public already stays so, but a withdrawal must know of it to be whole.
                 return opened(entry, needs, self.now, public_entries(self.snapshot, self.gated_keys))
             return card_added(record, entry, needs, self.now)
-        return self._after_edit(record, gated, request, bytes(found.value))
+        return record if request.ignore_value else self._after_edit(record, gated, content, bytes(found.value))
 
     def _check_edit_brings_no_gate(self, gated: GatedKey) -> None:
         """NewCardNeedsGates for an edit that makes a public key one that its rules would have kept back.
@@ -290,16 +314,14 @@ class _Call:
                 instance=gated.instance,
             )
 
-    def _after_edit(
-        self, record: Record | None, gated: GatedKey, request: rpc_pb2.PutRequest, before: bytes
-    ) -> Record | None:
+    def _after_edit(self, record: Record | None, gated: GatedKey, content: Content, before: bytes) -> Record | None:
         """What an edit of a card that is there does: nothing, unless more than its taints changed while it waits."""
         waits = self.places[gated.key] is Place.SHADOW or (record is not None and record.hold is Hold.HEALTH)
-        if record is None or not waits or request.ignore_value or differ_only_in_taints(before, request.value):
+        if record is None or not waits or differ_only_in_taints(before, content):
             return record
-        return card_changed(record, entry_of(gated, request.value), self.needs[gated.key], self.now)
+        return card_changed(record, entry_of(gated, content), self.needs[gated.key], self.now)
 
-    def _after_public_put(self, record: Record | None, gated: GatedKey, request: rpc_pb2.PutRequest) -> Record | None:
+    def _after_public_put(self, record: Record | None, gated: GatedKey) -> Record | None:
         assert record is not None
         if gated.key in self.snapshot.public:
             return record
@@ -309,7 +331,7 @@ class _Call:
             self._check_may_be_added(gated, missing)
         if gated.kind is KeyKind.INSTANCE and effective_hold(self.snapshot, needs) is not Hold.CARD_AND_INSTANCE:
             return record
-        return card_published(record, entry_of(gated, request.value), needs)
+        return card_published(record, entry_of(gated, self.uses.contents[gated.key]), needs)
 
     def _check_may_be_added(self, gated: GatedKey, missing: Sequence[str]) -> None:
         """NewCardNeedsGates for a new key of a released instance that was not checked with the others."""
@@ -334,11 +356,11 @@ class _Call:
             return
         before = {key: len(kv.value) for key, kv in self.snapshot.shadows.items()}
         after = {key: size for key, size in before.items() if key not in self.uses.deletes}
-        after |= {key: len(self._value_after(key) or b"") for key in held}
+        after |= {key: self._bytes_after(key) for key in held}
         if len(after) > max(MAX_CARDS, len(before)):
             raise EtcdRefusal(TOO_MANY_OPERATIONS)
         size = _cards_bytes(after)
-        if size + record_bytes(record) > MAX_RELEASE_BYTES and size > _cards_bytes(before):
+        if size > _cards_bytes(before) and size + record_bytes(record, self._encoded(record)) > MAX_RELEASE_BYTES:
             raise EtcdRefusal(REQUEST_TOO_LARGE)
 
 
@@ -347,9 +369,9 @@ def _cards_bytes(values: Mapping[Key, int]) -> int:
     return sum(size + 2 * len(key) + CARD_BYTES for key, size in values.items())
 
 
-def record_bytes(record: Record) -> int:
+def record_bytes(record: Record, encoded: bytes) -> int:
     """How large a record may become until its gates have passed."""
-    return len(records.encode(record)) + GATE_GROWTH_BYTES * len(record.gates) + TRAIL_BYTES
+    return len(encoded) + GATE_GROWTH_BYTES * len(record.gates) + TRAIL_BYTES
 
 
 def _is_through(record: Record | None, gate: str) -> bool:

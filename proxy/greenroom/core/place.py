@@ -13,6 +13,7 @@ from greenroom.core.keyspace import Key, shadow_key
 from greenroom.core.policy import Hold, Requirements
 from greenroom.core.snapshot import Snapshot
 from greenroom.core.templates import GatedKey, KeyKind
+from greenroom.pb.etcd import kv_pb2
 
 
 class Place(StrEnum):
@@ -56,11 +57,17 @@ def where(gated: GatedKey, place: Place) -> Key:
 def place_compares(gated: GatedKey, place: Place, snapshot: Snapshot) -> Iterator[txns.Compare]:
     """What must still be so for this to be the key's place, beside the unchanged record."""
     shadow = shadow_key(gated.instance, gated.key)
+    held, public = snapshot.shadows.get(gated.key), snapshot.public.get(gated.key)
     if place is Place.SHADOW:
-        yield txns.exists(shadow) if gated.key in snapshot.shadows else txns.absent(gated.key)
+        yield _there(shadow, held, snapshot) if held else txns.absent(gated.key)
     elif snapshot.is_released:
-        if gated.key in snapshot.public:
-            yield txns.exists(gated.key)
+        if public:
+            yield _there(gated.key, public, snapshot)
     else:
         yield txns.absent(shadow)
-        yield txns.exists(gated.key) if gated.key in snapshot.public else txns.absent(gated.key)
+        yield _there(gated.key, public, snapshot) if public else txns.absent(gated.key)
+
+
+def _there(key: Key, kv: kv_pb2.KeyValue, snapshot: Snapshot) -> txns.Compare:
+    """The key exists. One that was not read for this must be what it was, too: its value had a part in the decision."""
+    return txns.unchanged(key, kv.mod_revision) if snapshot.remembered else txns.exists(key)

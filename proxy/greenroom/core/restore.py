@@ -106,3 +106,12 @@ def lease_answer(answer: rpc_pb2.LeaseTimeToLiveResponse) -> rpc_pb2.LeaseTimeTo
     del restored.keys[:]
     restored.keys.extend(names)
     return restored
+
+
+def without_reserved_keys(answer: rpc_pb2.LeaseTimeToLiveResponse) -> rpc_pb2.LeaseTimeToLiveResponse:
+    """The lease's keys as everybody else knows them."""
+    restored = rpc_pb2.LeaseTimeToLiveResponse()
+    restored.CopyFrom(answer)
+    del restored.keys[:]
+    restored.keys.extend(key for key in answer.keys if not is_reserved(key))
+    return restored

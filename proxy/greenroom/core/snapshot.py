@@ -43,6 +43,8 @@ class Snapshot:
     asked: frozenset[Key]
     rollout_holds: tuple[RolloutHold, ...]
     budget_revision: int
+    remembered: bool = False
+    """It was not read for what is decided now, so all of it is to be compared (see `remembered`)."""
 
     @property
     def lease(self) -> int:
@@ -53,6 +55,11 @@ class Snapshot:
     def is_released(self) -> bool:
         """Whether the instance's keys are public, by its record."""
         return self.record is not None and self.record.state is State.RELEASED
+
+    def present(self, key: Key) -> kv_pb2.KeyValue | None:
+        """What there is of a gated key that was asked for, under the name of the place where it is."""
+        shadow = None if self.is_released else self.shadows.get(key)
+        return shadow or self.public.get(key)
 
     @property
     def live_cards(self) -> int:

@@ -5,11 +5,11 @@ A Put and a delete are looked at as a Txn of one operation, so there is one way 
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import assert_never
 
 from greenroom.core import txns
-from greenroom.core.cards import disagreement
+from greenroom.core.cards import Content, disagreement, read
 from greenroom.core.keyspace import InstanceId, Key, lease_of
 from greenroom.core.ranges import TOO_MANY_OPERATIONS, check_write
 from greenroom.core.templates import GatedKey, GatedKeys, UnfitKey
@@ -30,6 +30,10 @@ class Uses:
     keys: Mapping[Key, GatedKey]
     puts: Mapping[Key, rpc_pb2.PutRequest]
     deletes: frozenset[Key]
+    writes_in_else: bool = False
+    """Then a branch is sent alone (see `alternatives`), and what it puts and deletes is asked of it by itself."""
+    contents: Mapping[Key, Content] = field(default_factory=dict)
+    """What is put, read once."""
 
 
 def as_txn(request: WorkerRequest) -> rpc_pb2.TxnRequest:
@@ -49,8 +53,8 @@ def examine(txn: rpc_pb2.TxnRequest, gated_keys: GatedKeys) -> Uses | None:
     """The gated keys of a call, or None where it names none.
 
     RefusedWrite: a reserved key, a key that fits no template, a value or lease that disagrees. UnsupportedCall: gated
-    keys of two instances, inside a nested Txn, or together with an Else that writes. EtcdRefusal: what etcd itself
-    would refuse about the call as the client sent it, and would no longer see in what is sent instead.
+    keys of two instances, or inside a nested Txn. EtcdRefusal: what etcd itself would refuse about the call as the
+    client sent it, and would no longer see in what is sent instead.
     """
     found = _Found(gated_keys)
     for compare in txn.compare:
@@ -61,12 +65,8 @@ def examine(txn: rpc_pb2.TxnRequest, gated_keys: GatedKeys) -> Uses | None:
     if not found.keys and not found.ranges:
         return None
     _check_as_etcd_does(txn)
-    if any(_writes(operation) for operation in txn.failure):
-        raise UnsupportedCall(
-            "a Txn that uses gated keys must not write in its Else: that would also run when an instance changes state "
-            "meanwhile; send the writes of the Else as a Txn of their own"
-        )
-    return Uses(found.one_instance(), found.keys, found.puts, frozenset(found.deletes))
+    writes_in_else = any(map(_writes, txn.failure))
+    return Uses(found.one_instance(), found.keys, found.puts, frozenset(found.deletes), writes_in_else, found.contents)
 
 
 class _Found:
@@ -76,6 +76,7 @@ class _Found:
         self.gated_keys = gated_keys
         self.keys: dict[Key, GatedKey] = {}
         self.puts: dict[Key, rpc_pb2.PutRequest] = {}
+        self.contents: dict[Key, Content] = {}
         self.deletes: set[Key] = set()
         self.ranges: list[InstanceId] = []
 
@@ -99,9 +100,9 @@ class _Found:
                 self._nested(operation.request_txn)
 
     def _put(self, request: rpc_pb2.PutRequest) -> None:
-        check_put(request, self.gated_keys)
-        if gated := self.reads(request.key):
-            self.puts[gated.key] = request
+        if checked := check_put(request, self.gated_keys):
+            gated, content = checked
+            self.keys[gated.key], self.puts[gated.key], self.contents[gated.key] = gated, request, content
 
     def _delete(self, request: rpc_pb2.DeleteRangeRequest) -> None:
         if not request.range_end:
@@ -130,8 +131,11 @@ class _Found:
         return instances.pop()
 
 
-def check_put(request: rpc_pb2.PutRequest, gated_keys: GatedKeys) -> None:
-    """RefusedWrite for a Put of a reserved key, or of one under a gated prefix that does not agree with itself."""
+def check_put(request: rpc_pb2.PutRequest, gated_keys: GatedKeys) -> tuple[GatedKey, Content] | None:
+    """The gated key of a Put and what it puts there, or None where its key is another.
+
+    RefusedWrite for a reserved key, or one under a gated prefix that does not agree with itself.
+    """
     key = bytes(request.key)
     check_write(key)
     match gated_keys.classify(key):
@@ -141,10 +145,11 @@ def check_put(request: rpc_pb2.PutRequest, gated_keys: GatedKeys) -> None:
                 "(the instance is the lease id in lower-case hexadecimal)"
             )
         case GatedKey() as gated:
-            _check_agreement(gated, request)
+            return gated, _agreeing(gated, request)
+    return None
 
 
-def _check_agreement(gated: GatedKey, request: rpc_pb2.PutRequest) -> None:
+def _agreeing(gated: GatedKey, request: rpc_pb2.PutRequest) -> Content:
     lease = lease_of(gated.instance)
     if request.lease != lease and not (request.ignore_lease and not request.lease):
         given = f"{request.lease:x}" if request.lease > 0 else str(request.lease)
@@ -152,8 +157,10 @@ def _check_agreement(gated: GatedKey, request: rpc_pb2.PutRequest) -> None:
             f"key {gated.key!r} belongs to instance {gated.instance}, the Put is under lease {given}: "
             "a gated key must be put under its own instance's lease"
         )
-    if not request.ignore_value and (difference := disagreement(gated, request.value)):
+    content = read(request.value)
+    if not request.ignore_value and (difference := disagreement(gated, content)):
         raise RefusedWrite(f"key {gated.key!r}: {difference}")
+    return content
 
 
 def _writes(operation: txns.Operation) -> bool:

@@ -1,27 +1,37 @@
 """Gated calls carried out on etcd: read, decide, write fenced, and again while the fence is lost.
 
 The reads that decide are the proxy's own; what the client wrote is sent with the client's own metadata, so that etcd
-judges its permissions as without a proxy.
+judges its permissions as without a proxy. Where the proxy has rights of its own, etcd is asked first whether the client
+may do what it asks for: nothing is decided, nor opened or said, for one that may not.
 """
 
 import asyncio
 import random
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 
+import grpc
+
+from greenroom.core import txns
+from greenroom.core.alternatives import alternative, look
+from greenroom.core.compares import never
 from greenroom.core.gating import MANY_CARDS, Gated, LookAtLease, entry_of, gate_call, needs_of, public_entries
-from greenroom.core.keyspace import InstanceId, Key, lease_of
+from greenroom.core.keyspace import InstanceId, Key, lease_of, record_key
+from greenroom.core.permissions import permission_probes, writes_gated_keys
 from greenroom.core.policy import Policy, Requirements
 from greenroom.core.publication import adoption_txn
 from greenroom.core.record import GatedEntry
+from greenroom.core.remembered import after, is_enough, newborn
 from greenroom.core.restore import FenceLost, settle
 from greenroom.core.snapshot import Snapshot
 from greenroom.core.templates import GatedKey, GatedKeys, KeyKind
-from greenroom.core.worker_calls import Uses
-from greenroom.errors import FenceContended
+from greenroom.core.worker_calls import Uses, examine
+from greenroom.errors import FenceContended, GreenroomError, NotReady
 from greenroom.pb.etcd import rpc_pb2
 from greenroom.relay.calls import Metadata
+from greenroom.serve.memory import Memory
+from greenroom.store.credentials import for_itself
 from greenroom.store.fenced import read_snapshot
 from greenroom.store.upstream import Upstream
 
@@ -41,7 +51,7 @@ class GatedWrites:
     """The way of every gated write.
 
     `opened` is told of instances whose record this proxy opened, `ungated` of each card that was written publicly
-    because no rule matches it.
+    because no rule matches it, `denied` of instances whose client may write their keys, and may not have them held.
     """
 
     upstream: Upstream
@@ -51,12 +61,34 @@ class GatedWrites:
     opened: Callable[[InstanceId], None]
     ungated: Callable[[InstanceId, GatedEntry], None]
     fence_lost: Callable[[], None]
+    denied: Callable[[InstanceId], None]
+    memory: Memory = field(default_factory=Memory)
 
     async def carry_out(
         self, txn: rpc_pb2.TxnRequest, uses: Uses, metadata: Metadata, timeout_seconds: float | None
     ) -> rpc_pb2.TxnResponse:
-        """The client's answer. FenceContended where the fence was lost until the time was up."""
+        """The client's answer. FenceContended where the fence was lost until the time was up.
+
+        NotReady where etcd does not permit the proxy's own user what it needs.
+        """
         time_left = _TimeLeft(timeout_seconds)
+        if self.upstream.has_user:
+            for probe in permission_probes(txn, uses):
+                await self._as_client(probe, metadata, time_left)
+        try:
+            return await self._until_settled(txn, uses, metadata, time_left)
+        except grpc.aio.AioRpcError as error:
+            if error.code() is not grpc.StatusCode.PERMISSION_DENIED:
+                raise
+            if writes_gated_keys(txn, self.gated_keys):
+                self.denied(uses.instance)
+                raise
+        # It may not see what is held, so all that there is for it is what everybody sees.
+        return await self._as_client(txn, metadata, time_left)
+
+    async def _until_settled(
+        self, txn: rpc_pb2.TxnRequest, uses: Uses, metadata: Metadata, time_left: "_TimeLeft"
+    ) -> rpc_pb2.TxnResponse:
         while True:
             answer = await self._once(txn, uses, metadata, time_left)
             if isinstance(answer, rpc_pb2.TxnResponse):
@@ -72,23 +104,89 @@ class GatedWrites:
     async def _once(
         self, txn: rpc_pb2.TxnRequest, uses: Uses, metadata: Metadata, time_left: "_TimeLeft"
     ) -> rpc_pb2.TxnResponse | FenceLost | Adopted:
+        once = self._one_branch if uses.writes_in_else else self._whole
+        return await once(txn, uses, metadata, time_left)
+
+    async def _one_branch(
+        self, txn: rpc_pb2.TxnRequest, uses: Uses, metadata: Metadata, time_left: "_TimeLeft"
+    ) -> rpc_pb2.TxnResponse | FenceLost | Adopted:
+        """A Txn whose Else writes, by that one of its branches that is to run."""
+        snapshot = await self._read(uses.instance, tuple(uses.keys), time_left)
+        reads = look(txn, uses)
+        looked = await self._as_client(reads, metadata, time_left) if reads else None
+        branch = alternative(txn, uses, snapshot, looked)
+        if branch.other:
+            await self._as_client(branch.other, metadata, time_left)
+        if used := examine(branch.call, self.gated_keys):
+            answer = await self._whole(branch.call, used, metadata, time_left)
+        else:
+            answer = await self._as_client(branch.call, metadata, time_left)
+        return branch.told(answer) or FenceLost() if isinstance(answer, rpc_pb2.TxnResponse) else answer
+
+    async def _whole(
+        self, txn: rpc_pb2.TxnRequest, uses: Uses, metadata: Metadata, time_left: "_TimeLeft"
+    ) -> rpc_pb2.TxnResponse | FenceLost | Adopted:
+        answer = await self._without_a_read(txn, uses, metadata, time_left)
+        if isinstance(answer, rpc_pb2.TxnResponse):
+            return answer
         snapshot = await self._read(uses.instance, tuple(uses.keys), time_left)
         if snapshot.record is not None and len(snapshot.record.cards) >= MANY_CARDS:
             snapshot = await self._read(uses.instance, snapshot.read_again(), time_left)
         planned = self._plan(txn, uses, snapshot, lease_was_seen=False)
         if isinstance(planned, LookAtLease):
-            if public := await self._public_keys(uses.instance, time_left):
+            lease = await self._look_at_lease(uses.instance, time_left)
+            if public := self._public_keys(uses.instance, lease):
                 keys = tuple(dict.fromkeys((*uses.keys, *(gated.key for gated in public))))
                 snapshot = await self._read(uses.instance, keys, time_left)
+                await self._check_may_be_held(uses.instance, metadata, time_left)
                 if await self._adopted(snapshot, public, time_left):
                     return Adopted()
             planned = self._plan(txn, uses, snapshot, lease_was_seen=True)
         assert isinstance(planned, Gated)
-        answer = await self.upstream.txn(planned.txn, metadata=metadata, timeout_seconds=time_left.seconds())
+        return await self._send(planned, uses, snapshot, metadata, time_left)
+
+    async def _without_a_read(
+        self, txn: rpc_pb2.TxnRequest, uses: Uses, metadata: Metadata, time_left: "_TimeLeft"
+    ) -> rpc_pb2.TxnResponse | FenceLost | None:
+        """The call planned from what is known already; None where that is not enough. See `core.remembered`."""
+        snapshot = self.memory.recall(uses.instance)
+        is_new = snapshot is None and self._is_ruled(uses)
+        if is_new:
+            try:
+                lease = await self._look_at_lease(uses.instance, time_left)
+            except NotReady:  # It may have a record, and then nobody has to see its lease.
+                return None
+            snapshot = newborn(uses.instance, uses.keys, lease, self.gated_keys)
+        if snapshot is None or not is_enough(snapshot, txn, uses):
+            return None
+        try:
+            planned = self._plan(txn, uses, snapshot, lease_was_seen=is_new)
+        except GreenroomError:  # Only what was read is a reason to refuse anything.
+            return None
+        if isinstance(planned, LookAtLease):
+            return None
+        return await self._send(planned, uses, snapshot, metadata, time_left)
+
+    def _is_ruled(self, uses: Uses) -> bool:
+        """Whether a call puts what a rule matches: if its instance is new, it is opened."""
+        return any(needs_of(self.policy, uses.keys[key], content) for key, content in uses.contents.items())
+
+    async def _send(
+        self, planned: Gated, uses: Uses, snapshot: Snapshot, metadata: Metadata, time_left: "_TimeLeft"
+    ) -> rpc_pb2.TxnResponse | FenceLost:
+        self.memory.keep(uses.instance, None)  # Whatever comes of it may never be known.
+        answer = await self._as_client(planned.txn, metadata, time_left)
         settled = settle(planned, answer)
+        if isinstance(settled, rpc_pb2.TxnResponse):
+            self.memory.keep(uses.instance, after(snapshot, planned, answer))
         if answer.succeeded:
             self._tell(uses, snapshot, planned)
         return settled
+
+    async def _as_client(
+        self, txn: rpc_pb2.TxnRequest, metadata: Metadata, time_left: "_TimeLeft"
+    ) -> rpc_pb2.TxnResponse:
+        return await self.upstream.as_client(metadata).txn(txn, timeout_seconds=time_left.seconds())
 
     async def _read(self, instance: InstanceId, keys: Sequence[Key], time_left: "_TimeLeft") -> Snapshot:
         """EtcdRefusal for more keys than one read can ask for: a part of them would be taken for all."""
@@ -115,12 +213,22 @@ class GatedWrites:
     ) -> Gated | LookAtLease:
         return gate_call(txn, uses, snapshot, self.gated_keys, self.policy, self.clock(), lease_was_seen=lease_was_seen)
 
-    async def _public_keys(self, instance: InstanceId, time_left: "_TimeLeft") -> list[GatedKey]:
-        """The gated keys that lie publicly on the instance's lease."""
+    async def _look_at_lease(self, instance: InstanceId, time_left: "_TimeLeft") -> rpc_pb2.LeaseTimeToLiveResponse:
         request = rpc_pb2.LeaseTimeToLiveRequest(ID=lease_of(instance), keys=True)
-        lease = await self.upstream.lease_time_to_live(request, timeout_seconds=time_left.seconds())
+        with for_itself():
+            return await self.upstream.lease_time_to_live(request, timeout_seconds=time_left.seconds())
+
+    def _public_keys(self, instance: InstanceId, lease: rpc_pb2.LeaseTimeToLiveResponse) -> list[GatedKey]:
+        """The gated keys that lie publicly on the instance's lease."""
         found = (self.gated_keys.classify(key) for key in lease.keys)
         return [gated for gated in found if isinstance(gated, GatedKey) and gated.instance == instance]
+
+    async def _check_may_be_held(self, instance: InstanceId, metadata: Metadata, time_left: "_TimeLeft") -> None:
+        """Etcd's error for a client that may not write its record: none is opened for it by the proxy's rights."""
+        if self.upstream.has_user:
+            record = record_key(instance)
+            probe = rpc_pb2.TxnRequest(compare=[never(record)], success=[txns.keep(record, b"")])
+            await self._as_client(probe, metadata, time_left)
 
     async def _adopted(self, snapshot: Snapshot, public: Sequence[GatedKey], time_left: "_TimeLeft") -> bool:
         """Open the record of an instance that serves already. True: read again, whether this proxy was fast enough.
@@ -133,7 +241,8 @@ class GatedWrites:
             return False
         entries = public_entries(snapshot, self.gated_keys)
         adoption = adoption_txn(snapshot, entries, needs, self.clock())
-        await self.upstream.txn(adoption, timeout_seconds=time_left.seconds())
+        with for_itself():
+            await self.upstream.txn(adoption, timeout_seconds=time_left.seconds())
         return True
 
     def _joined_needs(self, found: Sequence[GatedKey], snapshot: Snapshot) -> Requirements | None:

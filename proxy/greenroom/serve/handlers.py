@@ -8,17 +8,19 @@ import grpc
 from google.protobuf.message import Message
 
 from greenroom.core.keyspace import InstanceId
+from greenroom.core.permissions import read_probes
 from greenroom.core.policy import Policy
 from greenroom.core.record import GatedEntry
-from greenroom.core.restore import lease_answer, read_answer, read_txn
+from greenroom.core.restore import lease_answer, read_answer, read_txn, without_reserved_keys
 from greenroom.core.templates import GatedKey, GatedKeys
 from greenroom.core.worker_calls import WorkerRequest, as_txn, examine
-from greenroom.errors import GreenroomError
+from greenroom.errors import GreenroomError, NotReady
 from greenroom.pb.etcd import rpc_pb2
 from greenroom.relay.calls import Answer, HandedOverCall, Metadata
 from greenroom.serve.gated_writes import GatedWrites
 from greenroom.serve.work import GatedCall, PlainCall
-from greenroom.store.upstream import Upstream
+from greenroom.store.credentials import for_itself
+from greenroom.store.upstream import Calls, Upstream
 
 _Members: TypeAlias = (
     rpc_pb2.MemberListResponse
@@ -50,57 +52,80 @@ class CallHandler:
         opened: Callable[[InstanceId], None],
         ungated: Callable[[InstanceId, GatedEntry], None],
         fence_lost: Callable[[], None],
+        denied: Callable[[InstanceId], None],
         advertise_url: str,
     ) -> None:
         self._upstream = upstream
         self._gated_keys = gated_keys
         self._advertise_url = advertise_url
-        self._writes = GatedWrites(upstream, gated_keys, policy, clock, opened, ungated, fence_lost)
+        self._writes = GatedWrites(upstream, gated_keys, policy, clock, opened, ungated, fence_lost, denied)
 
     async def __call__(self, call: HandedOverCall) -> Answer:
         """The answer to one call; never raises for anything that etcd or a rule said."""
         work = call.work
         assert isinstance(work, GatedCall | PlainCall)
         try:
-            answer = await self._answer(work, call.metadata, call.timeout_seconds)
+            answer = await self._answer(work, call)
         except GreenroomError as error:
             return Answer(None, error.code.value[0], str(error))
         except grpc.aio.AioRpcError as error:
             return Answer(None, error.code().value[0], error.details() or "", tuple(error.trailing_metadata() or ()))
         return Answer(answer)
 
-    async def _answer(self, work: GatedCall | PlainCall, metadata: Metadata, timeout_seconds: float | None) -> bytes:
+    async def _answer(self, work: GatedCall | PlainCall, call: HandedOverCall) -> bytes:
+        client = self._upstream.as_client(call.metadata)
         if isinstance(work, PlainCall):
-            return await self._as_it_is(work, metadata, timeout_seconds)
+            return await _as_it_is(work, client, call.timeout_seconds)
         if work.path in _MEMBERS:
-            return self._with_own_url(work.path, await self._as_it_is(work, metadata, timeout_seconds))
-        return (await self._gated(work.request, metadata, timeout_seconds)).SerializeToString()
+            return self._with_own_url(work.path, await _as_it_is(work, client, call.timeout_seconds))
+        return (await self._gated(work.request, client, call)).SerializeToString()
 
-    async def _as_it_is(self, work: GatedCall | PlainCall, metadata: Metadata, timeout_seconds: float | None) -> bytes:
-        """etcd's answer to the request as the inspector left it."""
-        path, request = work.path.decode(), work.request.SerializeToString()
-        return await self._upstream.plain(path, request, metadata=metadata, timeout_seconds=timeout_seconds)
-
-    async def _gated(self, request: Message, metadata: Metadata, timeout_seconds: float | None) -> Message:
+    async def _gated(self, request: Message, client: Calls, call: HandedOverCall) -> Message:
         match request:
             case rpc_pb2.RangeRequest() as read:
-                return await self._read(read, metadata, timeout_seconds)
+                return await self._read(read, client, call.timeout_seconds)
             case rpc_pb2.PutRequest() | rpc_pb2.DeleteRangeRequest() | rpc_pb2.TxnRequest() as write:
-                return await self._write(write, metadata, timeout_seconds)
+                return await self._write(write, call.metadata, call.timeout_seconds)
             case rpc_pb2.LeaseTimeToLiveRequest() as lease:
-                return lease_answer(
-                    await self._upstream.lease_time_to_live(lease, metadata=metadata, timeout_seconds=timeout_seconds)
-                )
+                return await self._lease(lease, client, call.timeout_seconds)
             case other:
                 raise AssertionError(f"no handler for {type(other).__name__}")
 
     async def _read(
-        self, request: rpc_pb2.RangeRequest, metadata: Metadata, timeout_seconds: float | None
+        self, request: rpc_pb2.RangeRequest, client: Calls, timeout_seconds: float | None
     ) -> rpc_pb2.RangeResponse:
+        """The key's shadow or the key. A client that may not see what is held is shown what everybody sees."""
         gated = self._gated_keys.classify(request.key)
         assert isinstance(gated, GatedKey), "the inspector hands over reads of gated keys only"
-        answer = await self._upstream.txn(read_txn(request, gated), metadata=metadata, timeout_seconds=timeout_seconds)
-        return read_answer(answer)
+        try:
+            return read_answer(await client.txn(read_txn(request, gated), timeout_seconds=timeout_seconds))
+        except grpc.aio.AioRpcError as error:
+            if error.code() is not grpc.StatusCode.PERMISSION_DENIED:
+                raise
+        return await client.range(request, timeout_seconds=timeout_seconds)
+
+    async def _lease(
+        self, request: rpc_pb2.LeaseTimeToLiveRequest, client: Calls, timeout_seconds: float | None
+    ) -> rpc_pb2.LeaseTimeToLiveResponse:
+        """A lease with its keys, which newer etcd gives only to who may read them all.
+
+        A client that may not see what is held is asked about what everybody sees: etcd judges that for it.
+        """
+        try:
+            return lease_answer(await client.lease_time_to_live(request, timeout_seconds=timeout_seconds))
+        except grpc.aio.AioRpcError as error:
+            if error.code() is not grpc.StatusCode.PERMISSION_DENIED:
+                raise
+            refused = error
+        try:
+            with for_itself():
+                found = await self._upstream.lease_time_to_live(request, timeout_seconds=timeout_seconds)
+        except NotReady:  # What neither may see is refused as etcd refuses it to the client.
+            raise refused from None
+        public = without_reserved_keys(found)
+        for probe in read_probes(public.keys):
+            await client.txn(probe, timeout_seconds=timeout_seconds)
+        return public
 
     async def _write(self, request: WorkerRequest, metadata: Metadata, timeout_seconds: float | None) -> Message:
         txn = as_txn(request)
@@ -116,6 +141,11 @@ class CallHandler:
             if member.clientURLs:  # None yet, where it has not started.
                 member.clientURLs[:] = [self._advertise_url]
         return found.SerializeToString()
+
+
+async def _as_it_is(work: GatedCall | PlainCall, client: Calls, timeout_seconds: float | None) -> bytes:
+    """etcd's answer to the request as the inspector left it."""
+    return await client.plain(work.path.decode(), work.request.SerializeToString(), timeout_seconds=timeout_seconds)
 
 
 def _as_asked(request: WorkerRequest, answer: rpc_pb2.TxnResponse) -> Message:

@@ -155,22 +155,6 @@ def test_a_hundred_operations_on_a_held_key_are_carried_out(worker: Worker) -> N
     assert [response.response_range.count for response in answer.responses] == [1] * 100
 
 
-def test_an_else_that_writes_a_gated_key_is_refused(proxy: Proxy) -> None:
-    """The proxy's own compares may fail where the client's hold; an Else that writes would then run wrongly."""
-    worker = Worker(proxy.client)
-    card = put(worker.card_key, worker.card(), worker.lease)
-    for success, failure in (([], [card]), ([card], [put(b"a", b"1")]), ([card], [delete(b"a")])):
-        call = lambda success=success, failure=failure: proxy.client.txn(  # noqa: E731
-            [version_is(b"a", 0)], success, failure
-        )
-        code, text = refused(call)
-        assert code is grpc.StatusCode.UNIMPLEMENTED
-        assert "Else" in text
-        assert "Txn of their own" in text
-    assert proxy.held(worker) == proxy.shown(worker) == []
-    assert proxy.client.get(b"a") is None
-
-
 def test_gated_keys_inside_a_nested_txn_are_refused(proxy: Proxy) -> None:
     """They could not be fenced without nesting: refused, naming the key; nothing is written."""
     worker = Worker(proxy.client)

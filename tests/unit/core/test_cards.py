@@ -16,6 +16,7 @@ from greenroom.core.cards import (
     differ_only_in_taints,
     disagreement,
     parse,
+    read,
 )
 from greenroom.core.templates import GatedKey, dynamo_gated_keys
 
@@ -127,6 +128,53 @@ def test_the_order_of_fields_is_not_a_difference() -> None:
 @pytest.mark.parametrize(("before", "after"), [(1, 1.0), (1, True), (0, False), (1.0, True)])
 def test_values_that_python_holds_equal_are_a_difference(before: object, after: object) -> None:
     assert not differ_only_in_taints(with_config(CARD, probe=before), with_config(CARD, probe=after))
+
+
+def compact(value: bytes, own: list[str], **fields: object) -> bytes:
+    """As serialisers write it, with taints of its own."""
+    parsed = json.loads(with_config(value, taints=own))
+    parsed.update(fields)
+    return json.dumps(parsed, separators=(",", ":"), ensure_ascii=False).encode()
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "expected"),
+    [
+        (compact(CARD, ["a"]), compact(CARD, ["b", "c"]), True),
+        (compact(CARD, []), compact(CARD, ["b"]), True),
+        (compact(CARD, ["é"]), compact(CARD, ["b"]), True),
+        (compact(CARD, ["a"]), compact(CARD, ["b"], extra=1), False),
+        (compact(CARD, ["a"], taints=["a"]), compact(CARD, ["a"], taints=["b"]), False),
+        (compact(CARD, ["a"]).replace(b'["a"]', b'["\xff"]'), compact(CARD, ["b"]), False),
+        (compact(CARD, ["a"]).replace(b'["a"]', b'["\n"]'), compact(CARD, ["b"]), False),
+        (compact(CARD, ["a"]).replace(b'["a"]', b'["a]'), compact(CARD, ["b"]), False),
+    ],
+    ids=["others", "none before", "not ASCII", "more", "another place", "no text", "a line break", "no end"],
+)
+def test_taints_as_serialisers_write_them(before: bytes, after: bytes, expected: bool) -> None:
+    """`tests/property/test_cards.py` has them in any spelling."""
+    assert differ_only_in_taints(before, after) == expected
+
+
+def test_a_value_is_read_once() -> None:
+    content = read(CARD)
+    assert read(content) is content
+    assert content.fields == json.loads(CARD)
+    key = gated(PYTHON_WORKER)
+    assert attributes(key, content) == attributes(key, CARD)
+    assert disagreement(key, content) is None
+    assert differ_only_in_taints(CARD, content)
+    before = json.dumps(content.parsed)
+    assert differ_only_in_taints(with_config(CARD, taints=["a"]), content)
+    assert json.dumps(content.parsed) == before
+    assert [read(value).flaw is None for value in (b"[]", b"1", b"", b"{", b"\xff")] == [
+        True,
+        True,
+        False,
+        False,
+        False,
+    ]
+    assert [read(value).fields for value in (b"[]", b"1", b"")] == [None, None, None]
 
 
 def test_taints_of_another_place_are_a_difference() -> None:

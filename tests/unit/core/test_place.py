@@ -1,5 +1,7 @@
 """Where a key is written and read: by the record first, then where it is, then by what is to be kept back."""
 
+from dataclasses import replace
+
 import pytest
 
 from greenroom.core.keyspace import Key
@@ -91,6 +93,17 @@ def test_what_must_still_be_so(
 ) -> None:
     seen: Snapshot = snapshot(record, shadows=shadows, public=public)
     assert [TEXT.compare(compare) for compare in place_compares(gated(K), place, seen)] == compares
+
+
+def test_what_is_only_remembered_must_be_as_it_was() -> None:
+    """The shadow's revision is 20 and the public key's 40; what is absent is compared as absent either way."""
+    held = replace(snapshot(HELD, shadows=(K,)), remembered=True)
+    public = replace(snapshot(HELD, public=(K,)), remembered=True)
+    compares = [list(place_compares(gated(K), place, seen)) for place, seen in zip(Place, (held, public), strict=True)]
+    assert [[TEXT.compare(compare) for compare in found] for found in compares] == [
+        ["mod(S(K))=20"],
+        ["ver(S(K))=0", "mod(K)=40"],
+    ]
 
 
 @pytest.mark.parametrize("hold", list(Hold))

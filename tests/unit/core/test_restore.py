@@ -5,7 +5,14 @@ import pytest
 from greenroom.core.gating import Gated, gate_call
 from greenroom.core.keyspace import ROLLOUT_HOLDS, ROOT
 from greenroom.core.policy import Policy
-from greenroom.core.restore import FenceLost, lease_answer, read_answer, read_txn, settle
+from greenroom.core.restore import (
+    FenceLost,
+    lease_answer,
+    read_answer,
+    read_txn,
+    settle,
+    without_reserved_keys,
+)
 from greenroom.core.snapshot import Snapshot
 from greenroom.core.worker_calls import examine
 from greenroom.pb.etcd import kv_pb2, rpc_pb2
@@ -240,3 +247,11 @@ def test_values_are_never_touched() -> None:
     value = value_of(K).replace(b"tiny2", b"\x01greenroom/held/x/y")
     told = read_answer(answer(found(kv(SHADOWS + K, 20, value)), found(), succeeded=True))
     assert told.kvs[0].value == value
+
+
+def test_others_are_told_of_a_leases_public_keys_only() -> None:
+    given = rpc_pb2.LeaseTimeToLiveResponse(header=HEADER, ID=LEASE, TTL=7, keys=[RECORD, SHADOWS + K, LORA, b"mine"])
+    told = without_reserved_keys(given)
+    assert list(told.keys) == [LORA, b"mine"]
+    assert (told.header, told.ID, told.TTL) == (HEADER, LEASE, 7)
+    assert len(given.keys) == 4

@@ -152,10 +152,28 @@ def test_gated_keys_inside_a_nested_txn_are_refused(inner: rpc_pb2.RequestOp, br
         examine(rpc_pb2.TxnRequest(**{branch: [inner]}), GATED_KEYS)
 
 
-@pytest.mark.parametrize("otherwise", [PLAIN, delete(b"other"), nested(PLAIN), nested(orelse=(PLAIN,)), put(K)])
-def test_an_else_that_writes_is_refused_for_it_would_run_when_the_fence_is_lost(otherwise: rpc_pb2.RequestOp) -> None:
-    with pytest.raises(UnsupportedCall, match="must not write in its Else"):
-        examine(txn(put(K) if otherwise != put(K) else get(K), failure=[otherwise]), GATED_KEYS)
+@pytest.mark.parametrize(
+    ("otherwise", "writes"),
+    [
+        ([PLAIN], True),
+        ([get(b"other"), delete(b"other")], True),
+        ([nested(PLAIN)], True),
+        ([nested(orelse=(PLAIN,))], True),
+        ([put(LORA)], True),
+        ([delete(K + b"/", K + b"0")], True),
+        ([get(K), nested(get(b"other"))], False),
+        ([], False),
+    ],
+)
+def test_an_else_that_writes_is_told_for_it_must_not_run_when_the_fence_is_lost(
+    otherwise: list[rpc_pb2.RequestOp], writes: bool
+) -> None:
+    assert used(txn(put(K), failure=otherwise)).writes_in_else == writes
+
+
+def test_two_branches_may_write_the_same_key() -> None:
+    assert used(txn(put(K), failure=[put(K, edited(K, context_length=1))])).keys.keys() == {K}
+    assert used(txn(delete(K), failure=[put(K)])).writes_in_else
 
 
 @pytest.mark.parametrize("key", [b"\x01", b"\x01greenroom/instances/1", b"\x00", b"\x01\xff\xff"])

@@ -1,19 +1,23 @@
 """Gated calls between two reads of etcd: who was faster, whose lease serves already, how long it is tried."""
 
 import json
+from dataclasses import replace
 from itertools import pairwise
 from time import sleep
 from typing import cast
 
+import grpc
 import pytest
 
 from greenroom.core import record as records
+from greenroom.core import txns
 from greenroom.core.keyspace import InstanceId, Key
 from greenroom.core.policy import Hold, Policy
+from greenroom.core.ranges import leaves
 from greenroom.core.record import ALREADY_PUBLIC, State
 from greenroom.core.snapshot import MAX_READ_KEYS
 from greenroom.core.worker_calls import as_txn, examine
-from greenroom.errors import EtcdRefusal, FenceContended
+from greenroom.errors import EtcdRefusal, FenceContended, NotReady
 from greenroom.pb.etcd import rpc_pb2
 from greenroom.serve.gated_writes import GatedWrites
 from greenroom.store.upstream import Upstream
@@ -28,21 +32,26 @@ from tests.support.instances import (
     I,
     K,
     edited,
+    get,
     lora_cards,
     policy,
+    put,
     value_of,
+    version,
 )
 from tests.support.model_etcd import ModelEtcd
 from tests.support.model_upstream import ModelUpstream
 
+GOLD = edited(K, taints=["gold"])
 TOKEN = (("token", "the client's"),)
 
 
 class Scene:
     """The gated writes over a model etcd in which the worker's lease lives."""
 
-    def __init__(self, rules: Policy | None = None) -> None:
-        self.upstream = ModelUpstream(ModelEtcd().grant(LEASE))
+    def __init__(self, rules: Policy | None = None, *, has_user: bool = False) -> None:
+        self.upstream = ModelUpstream(ModelEtcd().grant(LEASE), has_user=has_user)
+        self.denied: list[InstanceId] = []
         self.opened: list[InstanceId] = []
         self.ungated: list[tuple[InstanceId, str, str | None]] = []
         self.lost = 0
@@ -54,6 +63,7 @@ class Scene:
             self.opened.append,
             lambda instance, entry: self.ungated.append((instance, entry.key, entry.model)),
             self._lost,
+            self.denied.append,
         )
 
     def _lost(self) -> None:
@@ -74,6 +84,10 @@ class Scene:
     def put_publicly(self, key: Key, value: bytes) -> None:
         """A write that went round the proxy."""
         self.upstream.etcd, _ = self.upstream.etcd.put(rpc_pb2.PutRequest(key=key, value=value, lease=LEASE))
+
+    def forget(self) -> None:
+        """Another proxy from now on, or this one after a restart."""
+        self.writes.memory.keep(INSTANCE, None)
 
     def touch_record(self) -> None:
         """Another proxy rewrites the record."""
@@ -97,15 +111,74 @@ async def test_a_first_card_is_held_and_its_opening_told() -> None:
 async def test_the_worker_writes_as_itself_and_the_proxy_reads_as_itself() -> None:
     scene = Scene()
     await scene.put(K, value_of(K))
-    assert [metadata for _, metadata in scene.upstream.sent] == [(), TOKEN]
+    scene.forget()
+    await scene.put(K, GOLD)
+    assert [metadata for _, metadata in scene.upstream.sent] == [TOKEN, None, TOKEN]
+
+
+async def test_a_new_instance_costs_a_look_at_its_lease_and_what_is_known_of_it_nothing() -> None:
+    scene = Scene()
+    await scene.put(K, value_of(K))
+    assert (scene.upstream.leases_seen, len(scene.upstream.sent)) == (1, 1)
+    await scene.put(K, GOLD)
+    await scene.put(K, edited(K, context_length=1))
+    await scene.delete(K)
+    assert (scene.upstream.leases_seen, len(scene.upstream.sent)) == (1, 4)
+    assert set(scene.upstream.etcd.items) == {RECORD}
+    assert (scene.record.generation, scene.lost) == (2, 0)
+
+
+async def test_what_is_known_and_wrong_is_read_at_once_and_counts_as_no_contention() -> None:
+    """Another proxy changed the card: this one finds out by its fence, and decides by what there is."""
+    scene = Scene()
+    await scene.put(K, value_of(K))
+    known = scene.writes.memory.recall(INSTANCE)
+    await scene.put(K, edited(K, context_length=1))
+    scene.writes.memory.keep(INSTANCE, known)
+    await scene.put(K, value_of(K))
+    assert scene.lost == 0
+    assert scene.record.generation == 3
+    assert [metadata for _, metadata in scene.upstream.sent[2:]] == [TOKEN, None, TOKEN]
+
+
+async def test_an_etcd_that_did_not_answer_leaves_nothing_known() -> None:
+    """The write may have happened."""
+    scene = Scene()
+    await scene.put(K, value_of(K))
+    scene.upstream.etcd = scene.upstream.etcd.revoke(LEASE)
+    with pytest.raises(grpc.aio.AioRpcError, match="lease not found"):
+        await scene.put(K, GOLD)
+    assert scene.writes.memory.recall(INSTANCE) is None
+
+
+async def test_a_card_that_lies_publicly_on_no_lease_is_read_before_it_is_edited() -> None:
+    """The lease does not show it, so the instance looks new, and is not."""
+    scene = Scene()
+    scene.upstream.etcd, _ = scene.upstream.etcd.put(rpc_pb2.PutRequest(key=K, value=value_of(K)))
+    assert (await scene.put(K, GOLD)).succeeded
+    assert scene.upstream.etcd.items[K].value == GOLD
+
+
+async def test_nothing_is_refused_for_what_is_only_remembered() -> None:
+    """It is thought to be released, and a new card refused; another proxy withdrew it meanwhile."""
+    scene = Scene()
+    await scene.put(K, value_of(K))
+    known = scene.writes.memory.recall(INSTANCE)
+    assert known is not None
+    assert known.record is not None
+    released = known.record.model_copy(update={"state": State.RELEASED})
+    scene.writes.memory.keep(INSTANCE, replace(known, record=released, shadows={}, asked=frozenset({K, LORA})))
+    assert (await scene.put(LORA, value_of(LORA))).succeeded
+    assert SHADOWS + LORA in scene.upstream.etcd.items
 
 
 async def test_another_proxy_was_faster_and_the_call_is_decided_again() -> None:
     scene = Scene()
     await scene.put(K, value_of(K))
+    scene.forget()
 
     def other_proxy(sent: int) -> None:
-        if sent == 3:  # between the read and the Txn of the edit
+        if sent == 2:  # between the read and the Txn of the edit
             scene.touch_record()
 
     scene.upstream.between = other_proxy
@@ -226,16 +299,17 @@ async def test_every_call_to_etcd_has_what_is_left_of_the_clients_time() -> None
     """A read, then a Txn, again and again: with the whole time for each, the client would long be gone."""
     scene = Scene()
     await scene.put(K, value_of(K))
+    scene.forget()
     spent = iter((0.02, 0.02, 0.02, 0.02))
 
     def slow(sent: int) -> None:
         sleep(next(spent, 0))
-        if sent == 3:
+        if sent == 2:
             scene.touch_record()
 
     scene.upstream.between = slow
     await scene.put(K, edited(K, taints=["gold"]), timeout_seconds=2.0)
-    left = scene.upstream.timeouts_seconds[2:]
+    left = scene.upstream.timeouts_seconds[1:]
     assert len(left) == 4
     assert all(before - after >= 0.02 for before, after in pairwise(cast("list[float]", left)))
     assert cast(float, left[0]) <= 2.0
@@ -244,7 +318,7 @@ async def test_every_call_to_etcd_has_what_is_left_of_the_clients_time() -> None
 async def test_without_a_deadline_of_the_clients_etcd_takes_its_time() -> None:
     scene = Scene()
     await scene.put(K, value_of(K))
-    assert scene.upstream.timeouts_seconds == [None, None]
+    assert scene.upstream.timeouts_seconds == [None]
 
 
 async def test_a_live_worker_with_more_cards_than_one_read_can_see_is_not_taken_on_in_part() -> None:
@@ -254,3 +328,107 @@ async def test_a_live_worker_with_more_cards_than_one_read_can_see_is_not_taken_
     with pytest.raises(EtcdRefusal, match="too many operations"):
         await scene.put(K, value_of(K))
     assert RECORD not in scene.upstream.etcd.items
+
+
+def upsert(compare: rpc_pb2.Compare, *otherwise: rpc_pb2.RequestOp) -> rpc_pb2.TxnRequest:
+    """A card is put where the compare holds, something else written where it does not."""
+    return rpc_pb2.TxnRequest(compare=[compare], success=[put(K)], failure=otherwise)
+
+
+async def test_an_else_that_writes_is_sent_alone_and_told_as_one() -> None:
+    """The proxy's reads are its own, what the client compares and writes is read, judged and written as the client."""
+    scene = Scene()
+    await scene.put(K, value_of(K))
+    done = len(scene.upstream.sent)
+    answer = await scene.carry_out(upsert(version(K), put(K, GOLD), get(K)))
+    assert (answer.succeeded, len(answer.responses)) == (False, 2)
+    assert answer.responses[1].response_range.kvs[0].value == scene.upstream.etcd.items[SHADOWS + K].value == GOLD
+    assert [metadata for _, metadata in scene.upstream.sent[done:]] == [None, TOKEN, TOKEN]
+    await scene.carry_out(upsert(version(b"other", 1), put(b"other", b"", lease=0)))
+    assert [metadata for _, metadata in scene.upstream.sent[done + 3 :]] == [None, TOKEN, TOKEN, TOKEN]
+
+
+async def test_a_branch_that_came_too_late_is_decided_again() -> None:
+    """Another client writes the compared key between the look and the Txn: what was to be Then has become Else."""
+    scene = Scene()
+    create = upsert(version(b"other"), put(K, GOLD))
+
+    def other_client(sent: int) -> None:
+        if sent == 2:  # after the two reads
+            scene.upstream.etcd, _ = scene.upstream.etcd.put(rpc_pb2.PutRequest(key=b"other"))
+
+    scene.upstream.between = other_client
+    answer = await scene.carry_out(create)
+    assert not answer.succeeded
+    assert scene.upstream.etcd.items[SHADOWS + K].value == GOLD
+    assert scene.lost == 1
+
+
+async def test_a_branch_without_gated_keys_that_came_too_late_is_decided_again() -> None:
+    scene = Scene()
+
+    def other_client(sent: int) -> None:
+        if sent == 3:  # before the Else itself
+            scene.upstream.etcd, _ = scene.upstream.etcd.put(rpc_pb2.PutRequest(key=b"other"))
+
+    scene.upstream.between = other_client
+    answer = await scene.carry_out(upsert(version(b"other", 1), put(b"lost", b"", lease=0)))
+    assert answer.succeeded
+    assert set(scene.upstream.etcd.items) == {RECORD, SHADOWS + K, b"other"}
+    assert scene.lost == 1
+
+
+def denying(scene: Scene, *keys: Key) -> None:
+    """etcd permits clients nothing on these keys."""
+    scene.upstream.denies = lambda txn: any(leaf.key in keys for leaf in leaves(txn))
+
+
+async def test_where_the_proxy_has_rights_etcd_is_asked_first_whether_the_client_has() -> None:
+    scene = Scene(has_user=True)
+    await scene.put(K, value_of(K))
+    probe, *_, write = scene.upstream.sent
+    assert (probe[1], write[1]) == (TOKEN, TOKEN)
+    assert probe[0].success == as_txn(rpc_pb2.PutRequest(key=K, value=value_of(K), lease=LEASE)).success
+    assert set(scene.upstream.etcd.items) == {RECORD, SHADOWS + K}
+
+
+async def test_for_who_may_not_write_the_key_nothing_is_read_nor_decided() -> None:
+    scene = Scene(has_user=True)
+    denying(scene, K)
+    with pytest.raises(grpc.aio.AioRpcError) as raised:
+        await scene.put(K, value_of(K))
+    assert raised.value.code() is grpc.StatusCode.PERMISSION_DENIED
+    assert [metadata for _, metadata in scene.upstream.sent] == [TOKEN]
+    assert scene.denied == []
+
+
+async def test_who_may_write_the_key_and_not_have_it_held_is_told_of() -> None:
+    scene = Scene(has_user=True)
+    denying(scene, RECORD, Key(SHADOWS + K))
+    with pytest.raises(grpc.aio.AioRpcError) as raised:
+        await scene.put(K, value_of(K))
+    assert raised.value.code() is grpc.StatusCode.PERMISSION_DENIED
+    assert scene.denied == [INSTANCE]
+    assert scene.upstream.etcd.items == {}
+
+
+async def test_who_may_not_see_what_is_held_compares_and_reads_what_is_public() -> None:
+    scene = Scene(has_user=True)
+    await scene.put(K, value_of(K))
+    denying(scene, RECORD, Key(SHADOWS + K))
+    answer = await scene.carry_out(rpc_pb2.TxnRequest(compare=[txns.exists(K)], failure=[txns.look(K)]))
+    assert not answer.succeeded
+    assert answer.responses[0].response_range.count == 0
+    assert scene.denied == []
+
+
+async def test_what_the_proxy_itself_may_not_is_not_told_as_the_clients() -> None:
+    """A worker would look for the mistake in its own rights."""
+    scene = Scene(has_user=True)
+
+    async def denied(*_: object, **__: object) -> rpc_pb2.TxnResponse:
+        raise grpc.aio.AioRpcError(grpc.StatusCode.PERMISSION_DENIED, details="etcdserver: permission denied")
+
+    scene.upstream.txn = scene.upstream.lease_time_to_live = denied  # type: ignore[method-assign,assignment]
+    with pytest.raises(NotReady, match="refuses the proxy itself: etcdserver: permission denied"):
+        await scene.put(K, value_of(K))

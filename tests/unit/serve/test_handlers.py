@@ -35,6 +35,7 @@ class Scene:
             opened=lambda _: None,
             ungated=lambda *_: None,
             fence_lost=lambda: None,
+            denied=lambda _: None,
             advertise_url=URL,
         )
 
@@ -152,3 +153,26 @@ async def test_any_other_unary_call_is_sent_on_too() -> None:
         lock_pb2.LockRequest(name=b"job"), lock_pb2.LockResponse, b"/v3lockpb.Lock/Lock", gated=False
     )
     assert locked.key == b"job"
+
+
+async def test_who_may_not_see_what_is_held_reads_what_is_public() -> None:
+    """A frontend that asks for a card by its name, in an etcd that lets it read cards and nothing of the proxy's."""
+    scene = Scene()
+    await scene.ask(put(), rpc_pb2.PutResponse)
+    scene.upstream.denies = lambda _: True
+    found = await scene.ask(rpc_pb2.RangeRequest(key=K), rpc_pb2.RangeResponse)
+    assert (found.header.revision, found.count) == (2, 0)
+
+
+async def test_who_may_not_see_what_is_held_is_told_of_the_leases_other_keys() -> None:
+    scene = Scene()
+    await scene.ask(put(), rpc_pb2.PutResponse)
+    scene.upstream.etcd, _ = scene.upstream.etcd.put(rpc_pb2.PutRequest(key=b"other", lease=LEASE))
+    lease = rpc_pb2.LeaseTimeToLiveRequest(ID=LEASE, keys=True)
+    assert set((await scene.ask(lease, rpc_pb2.LeaseTimeToLiveResponse)).keys) == {K, b"other"}
+    scene.upstream.may_know_keys = False
+    assert list((await scene.ask(lease, rpc_pb2.LeaseTimeToLiveResponse)).keys) == [b"other"]
+    probe, metadata = scene.upstream.sent[-1]
+    assert (metadata, [operation.request_range.key for operation in probe.success]) == (TOKEN, [b"other"])
+    scene.upstream.denies = lambda _: True
+    assert (await scene.answer(lease)).code == grpc.StatusCode.PERMISSION_DENIED.value[0]
