@@ -1,13 +1,18 @@
 """The command line against a running proxy, as operators and scripts use it: output, exit codes, one-line errors."""
 
+import io
 import json
+import os
+import pty
 import re
 import signal
 import socket
 import subprocess
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import grpc
 import pytest
@@ -203,13 +208,13 @@ def test_waiting_ends_with_the_lease(proxy: Proxy) -> None:
     listed(proxy, worker)
     program = (
         "import sys\n"
-        "from greenroom.cli.client import ControlClient\n"
-        "ask = ControlClient.instance\n"
-        "def instance(self, name):\n"
-        "    found = ask(self, name)\n"
-        "    print('seen', flush=True)\n"
-        "    return found\n"
-        "ControlClient.instance = instance\n"
+        "from greenroom.cli.following import KnownInstances\n"
+        "take = KnownInstances.take\n"
+        "def told(self, response):\n"
+        "    changes = take(self, response)\n"
+        "    if self.complete: print('seen', flush=True)\n"
+        "    return changes\n"
+        "KnownInstances.take = told\n"
         "from greenroom.cli.main import main\n"
         "sys.exit(main(sys.argv[1:]))\n"
     )
@@ -277,25 +282,40 @@ def test_waiting_for_a_proxy_that_stays_away_is_124(proxy: Proxy) -> None:
     assert done.stderr.startswith("greenroom: model 'tiny' did not appear within 1s: no control API answers at ")
 
 
+@contextmanager
+def running(command: list[str], environment: dict[str, str], **options: Any) -> Iterator[subprocess.Popen[Any]]:
+    """A command that a failed test does not wait for."""
+    with subprocess.Popen(command, env=environment, **options) as child:
+        try:
+            yield child
+        except BaseException:
+            child.kill()
+            raise
+
+
 def test_watching_outlasts_a_restart_and_tells_it_once(own_etcd: Etcd, launch_proxy: Callable[..., Proxy]) -> None:
+    """What happened meanwhile is told, and what did not is not told again."""
     proxy = launch_proxy(own_etcd)
-    worker = proxy.held_worker()
-    listed(proxy, worker)
+    worker, ended = proxy.held_worker(), proxy.held_worker()
+    listed(proxy, worker, ended)
     command = [*PROGRAM, "instances", "--watch", "--control", proxy.greenroom.control]
     pipe = subprocess.PIPE
-    with subprocess.Popen(command, env=proxy.greenroom.environment, stdout=pipe, stderr=pipe, text=True) as watching:
+    with running(command, proxy.greenroom.environment, stdout=pipe, stderr=pipe, text=True) as watching:
         assert watching.stdout is not None
         assert watching.stderr is not None
-        assert watching.stdout.readline().split()[1] == "seen"
+        assert [watching.stdout.readline().split()[1] for _ in range(2)] == ["seen", "seen"]
         proxy.greenroom.kill()
+        proxy.public.revoke(ended.lease)
         away = watching.stderr.readline()
         assert away.startswith("greenroom: no control API answers at ")
         assert away.endswith("asking again until it answers\n")
         proxy.greenroom.start()
         assert watching.stderr.readline() == "greenroom: it answers again\n"
+        assert watching.stdout.readline().split()[1:3] == ["gone", ended.instance]
         reconnected(proxy)
         proxy.control.pass_gates(worker.instance)
-        assert "RELEASED" in watching.stdout.readline()
+        while "RELEASED" not in (line := watching.stdout.readline()):
+            assert line.split()[1:4] == ["changed", worker.instance, "HELD"]
         watching.send_signal(signal.SIGINT)
         assert watching.stderr.read() == ""
     assert watching.returncode == 130
@@ -327,6 +347,45 @@ def test_watching_tells_changes_as_lines(proxy: Proxy) -> None:
             assert watching.stdout.readline().split()[1:3] == ["gone", worker.instance]
         finally:
             watching.kill()
+
+
+def test_watching_for_programs_is_an_object_a_line(proxy: Proxy) -> None:
+    worker = proxy.held_worker()
+    listed(proxy, worker)
+    command = [*PROGRAM, "instances", "--watch", "-o", "json", "--control", proxy.greenroom.control]
+    with subprocess.Popen(command, env=proxy.greenroom.environment, stdout=subprocess.PIPE, text=True) as watching:
+        assert watching.stdout is not None
+        try:
+            seen = json.loads(watching.stdout.readline())
+            assert (seen["change"], seen["instance"]["id"]) == ("seen", worker.instance)
+            proxy.control.hold_rollout("night")
+            changed = json.loads(watching.stdout.readline())
+            assert (changed["change"], changed["instance"]["rollout_holds"]) == ("changed", ["night"])
+        finally:
+            watching.kill()
+
+
+def test_on_a_terminal_the_table_is_redrawn(proxy: Proxy) -> None:
+    worker = proxy.held_worker()
+    listed(proxy, worker)
+    command = [*PROGRAM, "instances", "--watch", "--control", proxy.greenroom.control]
+    ours, theirs = pty.openpty()
+    environment = {**proxy.greenroom.environment, "TERM": "xterm"}
+    with os.fdopen(ours, "rb", buffering=0) as screen:
+        with running(command, environment, stdin=theirs, stdout=theirs, stderr=theirs) as watching:
+            os.close(theirs)
+            until_shown(screen, worker.instance, "HELD")
+            proxy.control.pass_gates(worker.instance)
+            until_shown(screen, "RELEASED")
+            watching.send_signal(signal.SIGINT)
+        assert watching.returncode == 130
+
+
+def until_shown(screen: io.FileIO, *words: str) -> None:
+    """Reads a terminal until all of that was written to it."""
+    shown = ""
+    while not all(word in shown for word in words):
+        shown += screen.read(4096).decode(errors="replace")
 
 
 def test_watching_one_state_tells_what_became_of_those_that_left_it(proxy: Proxy) -> None:

@@ -15,6 +15,7 @@ from grpc_status import rpc_status
 from greenroom.addresses import Address
 from greenroom.errors import ControlError
 from greenroom.pb.control.v1 import control_pb2, control_pb2_grpc
+from greenroom.pb.control.v1.control_pb2 import WatchInstancesResponse
 
 Answer = TypeVar("Answer")
 CALL_SECONDS = 10.0
@@ -26,6 +27,10 @@ CHANNEL_OPTIONS: tuple[tuple[str, int], ...] = (
     ("grpc.initial_reconnect_backoff_ms", 100),
     ("grpc.min_reconnect_backoff_ms", 1_000),
     ("grpc.max_reconnect_backoff_ms", 1_000),
+    # A stream is silent for long; a machine that vanished meanwhile would never be noticed.
+    ("grpc.keepalive_time_ms", 10_000),
+    ("grpc.keepalive_timeout_ms", 5_000),
+    ("grpc.http2.ping_timeout_ms", 5_000),
     # A page of instances with long reasons is larger than the 4 MiB that gRPC takes otherwise.
     ("grpc.max_receive_message_length", -1),
 )
@@ -66,6 +71,23 @@ class ControlClient:
     def instance(self, name: str) -> control_pb2.Instance:
         """One instance by its resource name."""
         return self._call(self._stub.GetInstance, control_pb2.GetInstanceRequest(name=name))
+
+    def watch_instances(self, resume_token: str = "", **filters: Any) -> Iterator[WatchInstancesResponse]:
+        """What is, or what is different since the token, and then what changes: to the deadline, or without end."""
+        request = control_pb2.WatchInstancesRequest(resume_token=resume_token, **filters)
+        timeout = None if self.deadline is None else max(0.0, self.deadline - monotonic())
+        with self._in_words():
+            call = self._stub.WatchInstances(request, timeout=timeout)
+            answered = False
+            try:
+                for response in call:
+                    answered = True
+                    yield response
+            except grpc.RpcError as error:
+                if not answered or error.code() is not grpc.StatusCode.DEADLINE_EXCEEDED:
+                    raise
+            finally:
+                call.cancel()
 
     def report_verdict(self, request: control_pb2.ReportVerdictRequest) -> control_pb2.ReportVerdictResponse:
         """Stores a verdict."""

@@ -15,22 +15,20 @@ from greenroom.cli.words import (
     endpoint_path,
     gate_word,
     gate_words,
-    hold_id,
     hold_words,
     in_state,
     is_undecided,
     since,
     state_word,
-    stopping_hold_ids,
     until,
 )
-from greenroom.pb.control.v1.control_pb2 import HOLD_HEALTH, Condition, GateStatus, Instance, RolloutHold, Transition
+from greenroom.pb.control.v1.control_pb2 import HOLD_HEALTH, Condition, GateStatus, Instance, Transition
 
 MAX_REASON_CHARACTERS = 200
 """In a table. The JSON output has the whole 2 KiB."""
 
 
-def render(instance: Instance, holds: Sequence[RolloutHold], now: datetime, control: str = "") -> list[str]:
+def render(instance: Instance, now: datetime, control: str = "") -> list[str]:
     """The whole page. `control` is what printed commands need to reach the same proxy."""
     return [
         *_head(instance, now),
@@ -42,11 +40,11 @@ def render(instance: Instance, holds: Sequence[RolloutHold], now: datetime, cont
         *_section(
             "Trail", table(("TIME", "WHO", "WHAT", "STATE", "WHY"), [_step(step) for step in instance.transitions])
         ),
-        *_section("Next", next_steps(instance, holds, control)),
+        *_section("Next", next_steps(instance, control)),
     ]
 
 
-def next_steps(instance: Instance, holds: Sequence[RolloutHold], control: str = "") -> list[str]:
+def next_steps(instance: Instance, control: str = "") -> list[str]:
     """The commands that help, as they can be pasted, each ending in `control`; else what can be done at all."""
     if instance.state == RELEASED:
         return ["nothing: it is public"]
@@ -54,10 +52,7 @@ def next_steps(instance: Instance, holds: Sequence[RolloutHold], control: str = 
         return ["mend what failed and start the worker again: it registers anew, with a new id and fresh gates"]
     open_gates = [gate for gate in instance.gates if gate.state not in THROUGH]
     verdicts = [f"greenroom verdict {instance.id} {gate.gate} passed --reason 'why'{control}" for gate in open_gates]
-    stopping = set(stopping_hold_ids(instance, holds))
-    steps = verdicts + [
-        f"greenroom rollout-hold lift {hold_id(hold)}{control}" for hold in holds if hold_id(hold) in stopping
-    ]
+    steps = verdicts + [f"greenroom rollout-hold lift {hold}{control}" for hold in instance.rollout_holds]
     return steps or [f"greenroom wait {instance.id} --for released{control}"]
 
 

@@ -1,10 +1,7 @@
 """Commands about instances: `greenroom instances`, `instance`, `wait`."""
 
 import json
-import sys
-from collections.abc import Iterator
 from datetime import UTC, datetime
-from time import monotonic, sleep
 from typing import Annotated
 
 import typer
@@ -12,8 +9,6 @@ import typer
 from greenroom.addresses import DEFAULT_CONTROL
 from greenroom.cli import instance_details, instance_list
 from greenroom.cli.choose import Wanted, choose
-from greenroom.cli.client import ControlClient
-from greenroom.cli.instance_list import waits_for
 from greenroom.cli.options import (
     ByAddress,
     ByModel,
@@ -26,17 +21,11 @@ from greenroom.cli.options import (
     duration,
     say,
 )
+from greenroom.cli.waiting import awaited, end
 from greenroom.cli.watching import watch as watch_instances
-from greenroom.cli.words import REJECTED, RELEASED, in_state, instance_json, state_named, state_word
-from greenroom.errors import ControlError, NoSuchInstanceError, SettingsError
-from greenroom.pb.control.v1.control_pb2 import INSTANCE_STATE_UNSPECIFIED, Instance, InstanceState
-
-TIMED_OUT = 124
-"""The exit code of timeout(1)."""
-POLL_SECONDS = 0.3
-"""How soon `wait` notices; a proxy answers from memory."""
-TELLING_SECONDS = 1.0
-"""A call that the end of the time cut shorter than this says nothing about the proxy: what was known before counts."""
+from greenroom.cli.words import REJECTED, RELEASED, instance_json, state_named
+from greenroom.errors import SettingsError
+from greenroom.pb.control.v1.control_pb2 import INSTANCE_STATE_UNSPECIFIED, InstanceState
 
 Id = Annotated[str | None, typer.Argument(metavar="ID", help="Any part of the id that no other instance has.")]
 InState = Annotated[str | None, typer.Option("--state", metavar="STATE", help="held, released, rejected or withdrawn.")]
@@ -75,11 +64,10 @@ def instance(
     wanted = Wanted(instance_id, address, model)
     with connect(control) as client:
         found = client.instance(choose(client.instances(), wanted).name)
-        holds = client.rollout_holds()
     if output is OutputFormat.JSON:
         print(json.dumps(instance_json(found), indent=2))
         return
-    say("\n".join(instance_details.render(found, holds, datetime.now(UTC), control_again(control))))
+    say("\n".join(instance_details.render(found, datetime.now(UTC), control_again(control))))
 
 
 def wait(
@@ -102,54 +90,9 @@ def wait(
     seconds = duration("--timeout", timeout)
     wanted = Wanted(instance_id, address, model)
     with connect(control) as client:
-        for found in _followed(client, seconds, wanted):
+        for found in awaited(client, seconds, wanted):
             if found.state in (RELEASED, REJECTED):
-                _ended(found, aim)
-
-
-def _followed(client: ControlClient, seconds: float, wanted: Wanted) -> Iterator[Instance]:
-    """The instance again and again from its appearing on, until the time is up; raises typer.Exit then.
-
-    A proxy or an etcd that is away may come back in time, as it does where all of it is started at once.
-    """
-    deadline = client.deadline = monotonic() + seconds
-    found: Instance | None = None
-    trouble: str | None = None
-    while (asked := monotonic()) < deadline:
-        try:
-            found = client.instance(found.name) if found else choose(client.instances(), wanted)
-            trouble = ""
-            yield found
-        except NoSuchInstanceError:
-            trouble = ""
-        except ControlError as error:
-            if found and error.said == "UNKNOWN_INSTANCE":
-                print(f"{found.id} expired: its lease ended while it was {state_word(found.state)}", file=sys.stderr)
-                raise typer.Exit(1) from error
-            if not error.may_pass:
-                raise
-            if trouble is None or deadline > monotonic() or monotonic() - asked >= TELLING_SECONDS:
-                trouble = str(error)
-        sleep(min(POLL_SECONDS, max(0.0, deadline - monotonic())))
-    _out_of_time(found, str(wanted), seconds, trouble or "")
-
-
-def _ended(found: Instance, aim: "InstanceState.ValueType") -> None:
-    say(f"{found.id} is {in_state(found)}")
-    raise typer.Exit(0 if found.state == aim else 1)
-
-
-def _out_of_time(found: Instance | None, asked: str, seconds: float, trouble: str = "") -> None:
-    """`trouble` is why the last question was not answered."""
-    if found is None:
-        said = f"{asked} did not appear within {seconds:g}s{f': {trouble}' if trouble else ''}"
-    elif trouble:
-        said = f"{found.id} was {state_word(found.state)} when last seen, and after {seconds:g}s {trouble}"
-    else:
-        waiting = waits_for(found, datetime.now(UTC))
-        said = f"{found.id} is still {state_word(found.state)} after {seconds:g}s; it waits for {waiting}"
-    print(f"greenroom: {said}", file=sys.stderr)
-    raise typer.Exit(TIMED_OUT)
+                end(found, aim)
 
 
 def _state(option: str, word: str) -> "InstanceState.ValueType":

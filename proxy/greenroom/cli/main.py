@@ -13,7 +13,7 @@ from typing import Annotated
 import typer
 
 from greenroom import __version__
-from greenroom.cli import demo, instances, rollout_holds, serve, verdict
+from greenroom.cli import demo, etcd_role, instances, rollout_holds, serve, verdict
 from greenroom.errors import GreenroomError, SettingsError
 
 CALLED_WRONGLY = 2
@@ -33,6 +33,7 @@ app.command()(instances.instance)
 app.command()(verdict.verdict)
 app.command()(instances.wait)
 app.add_typer(rollout_holds.app, name="rollout-hold")
+app.command()(etcd_role.etcd_role)
 app.command()(demo.demo)
 
 

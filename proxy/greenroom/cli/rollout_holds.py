@@ -30,7 +30,6 @@ from greenroom.cli.words import (
     hold_id,
     selector_words,
     since,
-    stopping_hold_ids,
     until,
 )
 from greenroom.errors import ControlError, SettingsError
@@ -99,10 +98,10 @@ def lift(hold: HoldId, control: Control = DEFAULT_CONTROL) -> None:
     say(f"lifted rollout hold {hold_id(lifted)} ({lifted.reason}, by {lifted.actor})")
 
 
-def stops(instances: Sequence[Instance], hold: str, holds: Sequence[RolloutHold]) -> str:
-    """Which of the instances that there are wait because of the rollout hold of this id; `holds` are all in force."""
+def stops(instances: Sequence[Instance], hold: str) -> str:
+    """Which of the instances that there are wait because of the rollout hold of this id."""
     waiting = [one for one in instances if one.state not in (RELEASED, REJECTED)]
-    stopped = [one for one in waiting if hold in stopping_hold_ids(one, holds)]
+    stopped = [one for one in waiting if hold in one.rollout_holds]
     if not stopped:
         return "no instance that waits now matches it; later ones that match will wait"
     count = "1 instance that is" if len(stopped) == 1 else f"{len(stopped)} instances that are"
@@ -152,7 +151,7 @@ def parse_selector(text: str) -> Selector:
 def _stopped_now(client: ControlClient, hold: str) -> str:
     """The rollout hold stands whatever becomes of this question."""
     try:
-        return stops(client.instances(), hold, client.rollout_holds())
+        return stops(client.instances(), hold)
     except ControlError as error:
         return f"which instances it stops now is not known: {error}"
 

@@ -12,6 +12,22 @@ def serve(
     upstream: Annotated[
         list[str] | None, typer.Option("--upstream", metavar="URL[,URL…]", help="etcd, as http://127.0.0.1:2379.")
     ] = None,
+    upstream_user: Annotated[
+        Text,
+        typer.Option(
+            "--upstream-user",
+            metavar="NAME",
+            help="The proxy's own user of an etcd with auth on; `greenroom etcd-role` says what it needs.",
+        ),
+    ] = None,
+    upstream_password_file: Annotated[
+        Text,
+        typer.Option(
+            "--upstream-password-file",
+            metavar="FILE",
+            help="Its password, in one line, read again at each log-in. Or GREENROOM_UPSTREAM_PASSWORD.",
+        ),
+    ] = None,
     listen: Annotated[
         Text, typer.Option("--listen", metavar="HOST:PORT", help="For etcd's clients. (default: 127.0.0.1:2389)")
     ] = None,

@@ -2,108 +2,96 @@
 
 import json
 import sys
-from collections.abc import Callable, Iterator, Mapping
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
+from queue import Empty, SimpleQueue
 from time import sleep
-from types import MappingProxyType
-from typing import TypeVar
 
 from rich.live import Live
 
 from greenroom.cli.client import ControlClient
+from greenroom.cli.following import Change, KnownInstances, Trouble, followed
 from greenroom.cli.instance_list import one_line, render
 from greenroom.cli.layout import printable
 from greenroom.cli.options import OutputFormat, console, painted
 from greenroom.cli.words import instance_json
-from greenroom.errors import ControlError
 from greenroom.pb.control.v1.control_pb2 import Instance, InstanceState
 
-Answer = TypeVar("Answer")
-POLL_SECONDS = 1.0
-"""Often enough to look live, and nothing for a proxy that answers from memory."""
+REDRAW_SECONDS = 1.0
+"""Ages and what is left of a gate's time change without anything happening."""
+SETTLE_SECONDS = 0.1
+"""What comes within this is drawn together: a rollout hold changes every line."""
 
 
 def watch(client: ControlClient, state: "InstanceState.ValueType", output: OutputFormat) -> None:
     """Until it is interrupted. A control API that goes away is told once, and asked again until it is back."""
-    screen = console()
-    if screen.is_terminal and output is OutputFormat.TABLE:
+    if console().is_terminal and output is OutputFormat.TABLE:
         _redraw(client, state)
         return
-    seen: dict[str, Instance] = {}
-
-    def look() -> tuple[dict[str, Instance], dict[str, Instance]]:
-        now = {instance.id: instance for instance in client.instances(state=state)}
-        missing = [instance for name, instance in seen.items() if name not in now] if state else []
-        return now, {one.id: one for instance in missing if (one := _as_it_is(client, instance)) is not None}
-
-    for now, elsewhere in _polled(look):
-        for line in changes(seen, now, output, elsewhere):
-            print(printable(line), flush=True)
-        seen = now
+    for changes in followed(client, KnownInstances(), Trouble(_complain), state=state):
+        for change in changes:
+            print(printable(line(change, output)), flush=True)
 
 
-def changes(
-    before: Mapping[str, Instance],
-    after: Mapping[str, Instance],
-    output: OutputFormat,
-    elsewhere: Mapping[str, Instance] = MappingProxyType({}),
-) -> list[str]:
-    """A line for each instance that is new, has changed, or is gone; `elsewhere` are in a state that is not listed."""
-    lines = [
-        _line("changed" if name in before else "seen", instance, output)
-        for name, instance in after.items()
-        if not _same(before.get(name), instance)
-    ]
-    return lines + [
-        _line("changed", elsewhere[name], output) if name in elsewhere else _line("gone", instance, output)
-        for name, instance in before.items()
-        if name not in after
-    ]
-
-
-def _as_it_is(client: ControlClient, instance: Instance) -> Instance | None:
-    """One that left the list: in its new state, or None where its lease ended."""
-    try:
-        return client.instance(instance.name)
-    except ControlError as error:
-        if error.said == "UNKNOWN_INSTANCE":
-            return None
-        raise
+def line(change: Change, output: OutputFormat) -> str:
+    """One change: for people with the time, for programs as an object."""
+    if output is OutputFormat.JSON:
+        return json.dumps({"change": change.news.value, "instance": instance_json(change.instance)})
+    now = datetime.now(UTC)
+    return f"{now:%H:%M:%S} {change.news.ljust(7)} {one_line(change.instance, now)}"
 
 
 def _redraw(client: ControlClient, state: "InstanceState.ValueType") -> None:
     screen = console()
     with Live(console=screen, auto_refresh=False, transient=False, vertical_overflow="crop") as live:
-        for instances in _polled(lambda: client.instances(state=state)):
+        for instances in at_least_each(REDRAW_SECONDS, _lists(client, state)):
             live.update(painted("\n".join(render(instances, datetime.now(UTC), screen.width))), refresh=True)
 
 
-def _polled(ask: Callable[[], Answer]) -> Iterator[Answer]:
-    is_away = False
+def _lists(client: ControlClient, state: "InstanceState.ValueType") -> Iterator[Sequence[Instance]]:
+    """The list after each change."""
+    known = KnownInstances()
+    for _ in followed(client, known, Trouble(_complain), state=state):
+        if known.complete:
+            yield tuple(known.now.values())
+
+
+def at_least_each(
+    seconds: float, lists: Iterator[Sequence[Instance]], *, settle_seconds: float = SETTLE_SECONDS
+) -> Iterator[Sequence[Instance]]:
+    """The newest list when there is one, and again whenever none came for so long; what ends the lists is raised.
+
+    A thread of its own waits for them, which ends with the connection or the program.
+    """
+    arrived: SimpleQueue[Sequence[Instance] | Exception] = SimpleQueue()
+    threading.Thread(target=_put_all, args=(lists, arrived), daemon=True).start()
+    newest: Sequence[Instance] | None = None
     while True:
-        try:
-            found = ask()
-        except ControlError as error:
-            if not error.may_pass:
-                raise
-            if not is_away:
-                print(f"greenroom: {error}; asking again until it answers", file=sys.stderr, flush=True)
-            is_away = True
-        else:
-            if is_away:
-                print("greenroom: it answers again", file=sys.stderr, flush=True)
-            is_away = False
-            yield found
-        sleep(POLL_SECONDS)
+        with suppress(Empty):
+            newest = _listed(arrived.get(timeout=seconds))
+            sleep(settle_seconds)
+            while True:
+                newest = _listed(arrived.get_nowait())
+        if newest is not None:
+            yield newest
 
 
-def _same(before: Instance | None, after: Instance) -> bool:
-    """Whether nothing changed that anyone would want a line for."""
-    return before is not None and before.record_revision == after.record_revision and before == after
+def _put_all(lists: Iterator[Sequence[Instance]], arrived: "SimpleQueue[Sequence[Instance] | Exception]") -> None:
+    try:
+        for one in lists:
+            arrived.put(one)
+    except Exception as error:
+        # The outermost frame of this thread: whoever draws has to end with it.
+        arrived.put(error)
 
 
-def _line(change: str, instance: Instance, output: OutputFormat) -> str:
-    if output is OutputFormat.JSON:
-        return json.dumps({"change": change, "instance": instance_json(instance)})
-    now = datetime.now(UTC)
-    return f"{now:%H:%M:%S} {change.ljust(7)} {one_line(instance, now)}"
+def _listed(found: Sequence[Instance] | Exception) -> Sequence[Instance]:
+    if isinstance(found, Exception):
+        raise found
+    return found
+
+
+def _complain(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)

@@ -1,7 +1,5 @@
 """The control API's enums and times as people read them, and its instances as stable JSON."""
 
-import re
-from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -24,8 +22,6 @@ OPEN = (
 )
 OPENED = "opened"
 """The trail's word for an instance's first registration; what follows it is the key."""
-_HOLD_SENTENCE = re.compile(r"rollout hold (\S+) by ")
-_NEXT = "; "
 _HOLDS = {
     control_pb2.HOLD_CARD: "its cards",
     control_pb2.HOLD_CARD_AND_INSTANCE: "its cards and instance records",
@@ -68,37 +64,10 @@ def gate_words(instance: control_pb2.Instance, gate: control_pb2.GateStatus) -> 
     return "not decided" if is_undecided(instance, gate) else gate_word(gate.state)
 
 
-def stopping_hold_ids(instance: control_pb2.Instance, holds: Sequence[control_pb2.RolloutHold] = ()) -> list[str]:
-    """The ids of the rollout holds that stop an instance, as its condition names them, one sentence each.
-
-    `holds` are those in force. A reason can hold any text, such as another hold's sentence, so only whoever knows the
-    reason knows where the next sentence begins: what follows the first hold that is not among `holds` is left out.
-    """
-    return _ids_and_rest(instance, holds)[0]
-
-
 def holds_to_lift(instance: control_pb2.Instance) -> str:
-    """`rollout hold night`, `… and others` where more may be named, empty where none stops it."""
-    ids, rest = _ids_and_rest(instance, ())
-    others = " and others" if f"{_NEXT}rollout hold " in rest else ""
-    return f"rollout hold {ids[0]}{others}" if ids else ""
-
-
-def _ids_and_rest(instance: control_pb2.Instance, holds: Sequence[control_pb2.RolloutHold]) -> tuple[list[str], str]:
-    """The ids, and the text from which on it is not known what is a reason and what is a sentence."""
-    sentences = {hold_id(hold): f"rollout hold {hold_id(hold)} by {hold.actor}: {hold.reason}" for hold in holds}
-    ids: list[str] = []
-    rest = next((one.message for one in instance.conditions if one.type == "NotOnHold" and not one.status), "")
-    while begun := _HOLD_SENTENCE.match(rest):
-        ids.append(begun[1])
-        sentence = sentences.get(begun[1])
-        if sentence is None or not rest.startswith(sentence):
-            return ids, rest
-        rest = rest[len(sentence) :]
-        if not rest.startswith(_NEXT):
-            break
-        rest = rest.removeprefix(_NEXT)
-    return ids, rest
+    """`rollout hold night`, `rollout holds night, weekend`, empty where none stops it."""
+    ids = ", ".join(instance.rollout_holds)
+    return f"rollout hold{'s' if len(instance.rollout_holds) > 1 else ''} {ids}" if ids else ""
 
 
 def hold_words(hold: int) -> str:

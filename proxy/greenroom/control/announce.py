@@ -18,7 +18,7 @@ from greenroom.core.verdicts import Effect
 from greenroom.store.changes import Changes, Subscription
 from greenroom.store.fenced import CarriedOut, Clock
 from greenroom.store.follower import Follower
-from greenroom.store.mirror import MirroredInstance
+from greenroom.store.mirrored import MirroredInstance
 
 ADDRESS_WAIT_SECONDS = 3.0
 """A worker writes its instance record within milliseconds of its card; some have none."""

@@ -46,6 +46,10 @@ class Readiness:
         reasons = (*(part.why_not_ready for part in self._parts), await self._why_etcd_does_not_answer())
         return [reason for reason in reasons if reason is not None]
 
+    def members(self) -> dict[str, str]:
+        """What is known of each of etcd's members, by its address. A bad one is no reason where another is good."""
+        return self._upstream.channels.members.told()
+
     async def _why_etcd_does_not_answer(self) -> str | None:
         """Asks for a read that needs a quorum: a member that is cut off answers a mere status."""
         request = rpc_pb2.RangeRequest(key=ROOT, count_only=True)
@@ -64,7 +68,8 @@ def http_app(readiness: Readiness, metrics: Metrics) -> Starlette:
 
     async def ready(_: Request) -> Response:
         reasons = await readiness.reasons()
-        return JSONResponse({"ready": not reasons, "reasons": reasons}, status_code=503 if reasons else 200)
+        said = {"ready": not reasons, "reasons": reasons, "members": readiness.members()}
+        return JSONResponse(said, status_code=503 if reasons else 200)
 
     async def metrics_page(_: Request) -> Response:
         return Response(generate_latest(metrics.registry), media_type=CONTENT_TYPE_LATEST)

@@ -4,8 +4,9 @@ The rule: this is the outermost frame of a call. A mistake of the caller's, an e
 end here as a Status with one ErrorInfo; only a bug is logged as an error.
 """
 
-from collections.abc import Awaitable, Callable
-from typing import Any
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import aclosing
+from typing import Any, NoReturn
 
 import grpc
 from google.protobuf.message import Message
@@ -20,6 +21,7 @@ SERVICE_NAME = control_pb2.DESCRIPTOR.services_by_name["Control"].full_name
 STATUS_KEY = "grpc-status-details-bin"
 
 Method = Callable[[Any], Awaitable[Message]]
+StreamMethod = Callable[[Any], AsyncGenerator[Message, None]]
 Context = grpc.aio.ServicerContext[bytes, bytes]
 
 
@@ -29,6 +31,9 @@ def generic_handler(service: ControlService, log: Any) -> grpc.GenericRpcHandler
         name: grpc.unary_unary_rpc_method_handler(_Handler(name, method, RequestParser(request_type), log).answer)
         for name, method, request_type in _methods(service)
     }
+    for name, stream_method, request_type in _stream_methods(service):
+        stream = _StreamHandler(name, stream_method, RequestParser(request_type), log)
+        handlers[name] = grpc.unary_stream_rpc_method_handler(stream.answer)
     return grpc.method_handlers_generic_handler(SERVICE_NAME, handlers)
 
 
@@ -43,6 +48,10 @@ def _methods(service: ControlService) -> tuple[tuple[str, Method, type[Message]]
     )
 
 
+def _stream_methods(service: ControlService) -> tuple[tuple[str, StreamMethod, type[Message]], ...]:
+    return (("WatchInstances", service.watch_instances, control_pb2.WatchInstancesRequest),)
+
+
 class _Handler:
     """One method."""
 
@@ -54,10 +63,32 @@ class _Handler:
         try:
             answer = await self._method(self._parse(data))
             return answer.SerializeToString()
-        except (GreenroomError, grpc.aio.AioRpcError) as error:
-            status = status_of(error)
-        except Exception:
-            self._log.exception("control.failed", method=self._name)
-            status = internal_error()
-        details = ((STATUS_KEY, status.SerializeToString()),)
-        return await context.abort(grpc_code(status), status.message, trailing_metadata=details)
+        except Exception as error:
+            await _abort(context, error, self._name, self._log)
+
+
+class _StreamHandler:
+    """One method whose answer is a stream."""
+
+    def __init__(self, name: str, method: StreamMethod, parse: RequestParser, log: Any) -> None:
+        self._name, self._method, self._parse, self._log = name, method, parse, log
+
+    async def answer(self, data: bytes, context: Context) -> None:
+        """Writes until the caller has gone, which comes as a cancellation, or the method ends with an error."""
+        try:
+            async with aclosing(self._method(self._parse(data))) as answers:
+                async for answer in answers:
+                    await context.write(answer.SerializeToString())
+        except Exception as error:
+            await _abort(context, error, self._name, self._log)
+
+
+async def _abort(context: Context, error: Exception, name: str, log: Any) -> NoReturn:
+    """Ends a call with the Status of its error; of a bug the log has the details."""
+    if isinstance(error, GreenroomError | grpc.aio.AioRpcError):
+        status = status_of(error)
+    else:
+        log.exception("control.failed", method=name, exc_info=error)
+        status = internal_error()
+    details = ((STATUS_KEY, status.SerializeToString()),)
+    await context.abort(grpc_code(status), status.message, trailing_metadata=details)

@@ -18,6 +18,10 @@ SERVER_OPTIONS: tuple[tuple[str, int], ...] = (
     # Clients ping idle connections; gRPC's default answers them with GOAWAY.
     ("grpc.http2.min_ping_interval_without_data_ms", 5_000),
     ("grpc.keepalive_permit_without_calls", 1),
+    # A reader of a stream whose machine vanished would else be written to for a quarter of an hour.
+    ("grpc.keepalive_time_ms", 30_000),
+    ("grpc.keepalive_timeout_ms", 10_000),
+    ("grpc.http2.ping_timeout_ms", 10_000),
 )
 SERVING = health_pb2.HealthCheckResponse.SERVING
 NOT_SERVING = health_pb2.HealthCheckResponse.NOT_SERVING
@@ -27,7 +31,7 @@ class ControlServer:
     """Listens on one plaintext port. `start`, then `run` in a task, then `stop`."""
 
     def __init__(self, service: ControlService, follower: Follower, *, host: str, port: int, log: Any) -> None:
-        self._follower, self._log = follower, log
+        self._service, self._follower, self._log = service, follower, log
         self._address = str(Address(host, port))
         self._server = grpc.aio.server(options=SERVER_OPTIONS)
         self._health = health.aio.HealthServicer()
@@ -55,7 +59,8 @@ class ControlServer:
                 await changes.next()
 
     async def stop(self, grace_seconds: float = 1.0) -> None:
-        """Takes no more calls, and ends those that are not done after the grace."""
+        """Takes no more calls, ends streams, and after the grace whatever else is not done."""
+        self._service.stop_watches()
         await self._health.enter_graceful_shutdown()
         await self._server.stop(grace_seconds)
 

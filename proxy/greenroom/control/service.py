@@ -6,12 +6,14 @@ the fence. Methods take the request message and return the answer; GreenroomErro
 
 import asyncio
 import contextlib
+from collections.abc import AsyncGenerator
 from typing import Any
 
 import grpc
 
 from greenroom.control import views
 from greenroom.control.announce import Announcer
+from greenroom.control.filters import first_seen, instance_filter
 from greenroom.control.hold_store import HoldStore
 from greenroom.control.metrics import Metrics
 from greenroom.control.paging import Place, page_of
@@ -22,17 +24,17 @@ from greenroom.control.requests import (
     rollout_hold_of,
     verdict_report,
 )
+from greenroom.control.watch import Watches
 from greenroom.core import verdicts
 from greenroom.core.keyspace import InstanceId
 from greenroom.core.record import Record
 from greenroom.core.rollout_holds import RolloutHold
 from greenroom.core.snapshot import Snapshot
 from greenroom.core.verdicts import Unchanged
-from greenroom.errors import GreenroomError, InvalidRequest, NotReady, UnknownInstance
+from greenroom.errors import GreenroomError, NotReady, UnknownInstance
 from greenroom.pb.control.v1 import control_pb2
 from greenroom.store.fenced import DEADLINE_SECONDS, CarriedOut, Clock, carry_out, read_whole_snapshot
 from greenroom.store.follower import Follower
-from greenroom.store.mirror import MirroredInstance
 from greenroom.store.upstream import Upstream, why
 
 MIRRORED_SECONDS = 1.0
@@ -56,25 +58,34 @@ class ControlService:
         self._clock, self._log = clock, log
         self._announcer, self._metrics = announcer, metrics
         self._holds = HoldStore(upstream, log=log)
+        self._watches = Watches(upstream, follower, metrics)
 
     async def list_instances(self, request: control_pb2.ListInstancesRequest) -> control_pb2.ListInstancesResponse:
         """Those that all filters leave, the longest known first."""
         if (reason := self._follower.why_not_ready) is not None:
             raise NotReady(f"instances are not known at the moment: {reason}; try again")
-        if request.state not in (control_pb2.INSTANCE_STATE_UNSPECIFIED, *views.STATES.values()):
-            raise InvalidRequest(f"state: {request.state} is not known to this version", field="state")
-        matching = (mirrored for mirrored in self._mirror.instances() if _matches(mirrored, request))
-        filters = repr((request.state, request.namespace, request.component, request.model))
+        wanted = instance_filter(request)
+        matching = (mirrored for mirrored in self._mirror.instances() if wanted.matches(mirrored.record))
         holds = self._mirror.rollout_holds
         page, token = page_of(
             matching,
-            _place,
+            first_seen,
             lambda mirrored: views.mirrored_instance(mirrored, holds),
             size=page_size(request.page_size),
             token=request.page_token,
-            filters=filters,
+            filters=str(wanted),
         )
         return control_pb2.ListInstancesResponse(instances=page, next_page_token=token)
+
+    def watch_instances(
+        self, request: control_pb2.WatchInstancesRequest
+    ) -> AsyncGenerator[control_pb2.WatchInstancesResponse, None]:
+        """Instances as they are, and then what changes about them."""
+        return self._watches.watch(request)
+
+    def stop_watches(self) -> None:
+        """Ends every stream, and begins no more."""
+        self._watches.stop()
 
     async def get_instance(self, request: control_pb2.GetInstanceRequest) -> control_pb2.Instance:
         """One instance, as etcd has it now."""
@@ -171,22 +182,6 @@ class ControlService:
             rollout_holds=self._mirror.rollout_holds,
             address=self._mirror.address(instance),
         )
-
-
-def _matches(mirrored: MirroredInstance, request: control_pb2.ListInstancesRequest) -> bool:
-    record = mirrored.record
-    return (
-        (not request.state or views.STATES[record.state] == request.state)
-        and (not request.namespace or request.namespace in record.distinct("namespace"))
-        and (not request.component or request.component in record.distinct("component"))
-        and (not request.model or request.model in record.distinct("model"))
-    )
-
-
-def _place(mirrored: MirroredInstance) -> Place:
-    """By when it was first seen, which never changes, and then by name."""
-    trail = mirrored.record.transitions
-    return (trail[0].time.isoformat() if trail else "", mirrored.instance)
 
 
 def _hold_place(hold: RolloutHold) -> Place:

@@ -9,13 +9,13 @@ from greenroom.core.decide import Condition, conditions
 from greenroom.core.keyspace import InstanceId, Key
 from greenroom.core.policy import Hold
 from greenroom.core.record import Gate, GateState, Record, State, Transition
-from greenroom.core.rollout_holds import RolloutHold
+from greenroom.core.rollout_holds import RolloutHold, matching
 from greenroom.core.selectors import Selector
 from greenroom.core.snapshot import Snapshot
 from greenroom.core.templates import KeyKind
 from greenroom.core.transitions import Outcome
 from greenroom.pb.control.v1 import control_pb2
-from greenroom.store.mirror import MirroredInstance
+from greenroom.store.mirrored import MirroredInstance
 
 INSTANCES = "instances/"
 ROLLOUT_HOLDS = "rolloutHolds/"
@@ -102,6 +102,7 @@ def instance_message(
         first_held_time=timestamp(record.first_held),
         release_time=timestamp(record.released),
         record_revision=revision,
+        rollout_holds=[hold.hold_id for hold in matching(rollout_holds, record)],
     )
 
 

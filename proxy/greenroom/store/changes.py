@@ -7,18 +7,29 @@ import asyncio
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Protocol
 
 from greenroom.core.keyspace import InstanceId
 from greenroom.core.record import Record
 from greenroom.core.rollout_holds import RolloutHold
+from greenroom.store.mirrored import MirroredInstance
 
 
 @dataclass(frozen=True, slots=True)
 class Expired:
-    """An instance whose record vanished: etcd removed it with its lease. `record` is the last one seen."""
+    """An instance whose record vanished: etcd removed it with its lease. `last` is how it was last seen."""
 
-    instance: InstanceId
-    record: Record
+    last: MirroredInstance
+
+    @property
+    def instance(self) -> InstanceId:
+        """Which."""
+        return self.last.instance
+
+    @property
+    def record(self) -> Record:
+        """Its last record."""
+        return self.last.record
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +49,13 @@ class Changes:
             self.everything or later.everything,
             self.ended_holds + later.ended_holds,
         )
+
+
+class Listener(Protocol):
+    """Whoever is told of each change, at once and in order."""
+
+    def add(self, changes: Changes) -> None:
+        """Must not wait, and must keep no more than it can say why."""
 
 
 class Subscription:
@@ -64,19 +82,25 @@ class Feed:
     """Hands each change to all who subscribed."""
 
     def __init__(self) -> None:
-        self._subscriptions: set[Subscription] = set()
+        self._listeners: set[Listener] = set()
 
     def publish(self, changes: Changes) -> None:
         """Tells everybody, without waiting for anybody."""
-        for subscription in self._subscriptions:
-            subscription.add(changes)
+        for listener in self._listeners:
+            listener.add(changes)
 
     @contextmanager
     def subscribe(self) -> Iterator[Subscription]:
         """Changes from here on, for as long as the block lasts."""
         subscription = Subscription()
-        self._subscriptions.add(subscription)
-        try:
+        with self.told(subscription):
             yield subscription
+
+    @contextmanager
+    def told(self, listener: Listener) -> Iterator[None]:
+        """As `subscribe`, for one that keeps changes in a way of its own."""
+        self._listeners.add(listener)
+        try:
+            yield
         finally:
-            self._subscriptions.remove(subscription)
+            self._listeners.remove(listener)

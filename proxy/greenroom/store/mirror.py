@@ -5,41 +5,22 @@ The rule: it is never an authority. Pure: it is fed with etcd's keys and events 
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 
 from greenroom.core import cards, rollout_holds
 from greenroom.core import record as records
 from greenroom.core.keyspace import RECORDS, ROLLOUT_HOLDS, SHADOWS, InstanceId, Key, held_key
 from greenroom.core.record import Record
 from greenroom.core.rollout_holds import RolloutHold
-from greenroom.core.templates import GatedKeys, KeyKind, Template
+from greenroom.core.templates import GatedKeys, Template
 from greenroom.errors import UnreadableRecord
 from greenroom.pb.etcd import kv_pb2
 from greenroom.store.changes import Changes, Expired
+from greenroom.store.mirrored import MirroredInstance
 
 NOTHING = Changes()
-
-
-@dataclass(frozen=True, slots=True)
-class MirroredInstance:
-    """One instance as last seen. `held` are its keys that wait in the reserved area."""
-
-    instance: InstanceId
-    record: Record
-    revision: int
-    held: frozenset[Key]
-    address: str | None
-
-    @property
-    def live_keys(self) -> frozenset[Key]:
-        """The keys that exist: held ones, and with an instance whose keys are public all that were ever registered."""
-        return frozenset(self.record.keys) if self.record.publishes_at_once else self.held
-
-    @property
-    def live_cards(self) -> int:
-        """How many cards wait for publication, or with hold `health` are believed to be public."""
-        live = self.live_keys
-        return sum(entry.kind is KeyKind.CARD and entry.gated_key in live for entry in self.record.cards)
+FOLLOWED = (RECORDS, SHADOWS, ROLLOUT_HOLDS)
+"""What of the reserved area is shown; the rest is between proxies."""
 
 
 class Mirror:
@@ -52,11 +33,31 @@ class Mirror:
         self._held: defaultdict[InstanceId, set[Key]] = defaultdict(set)
         self._addresses: defaultdict[InstanceId, dict[bytes, str]] = defaultdict(dict)
         self._rollout_holds: dict[bytes, RolloutHold] = {}
+        self._in_order: tuple[RolloutHold, ...] = ()
+        self._revisions: dict[bytes, int] = {}
+        self._address_revisions: dict[bytes, int] = {}
+        self._newest = 0
+        self._read_at = 0
 
     @property
     def rollout_holds(self) -> tuple[RolloutHold, ...]:
         """Every rollout hold, in the order of their names."""
-        return tuple(hold for _, hold in sorted(self._rollout_holds.items()))
+        return self._in_order
+
+    @property
+    def revisions(self) -> Mapping[bytes, int]:
+        """The mod_revision of each record, shadow and rollout hold."""
+        return self._revisions
+
+    @property
+    def address_revisions(self) -> Mapping[bytes, int]:
+        """The mod_revision of each public instance record."""
+        return self._address_revisions
+
+    @property
+    def newest(self) -> int:
+        """The revision of the newest write or delete in the reserved area that is known of."""
+        return self._newest
 
     @property
     def unreadable(self) -> Mapping[InstanceId, str]:
@@ -68,7 +69,7 @@ class Mirror:
         """Whether any template says where instances tell their address."""
         return bool(self._instance_records)
 
-    def instances(self) -> Iterable[MirroredInstance]:
+    def instances(self) -> list[MirroredInstance]:
         """Every instance with a readable record."""
         return [self._mirrored(instance, *stored) for instance, stored in self._records.items()]
 
@@ -82,33 +83,68 @@ class Mirror:
         known = self._addresses.get(instance)
         return known[min(known)] if known else None
 
-    def replace(self, kvs: Sequence[kv_pb2.KeyValue]) -> Changes:
-        """The whole reserved area as it is: what is not in it is gone."""
-        before, holds_before = dict(self._records), dict(self._rollout_holds)
-        self._records.clear()
-        self._unreadable.clear()
-        self._held.clear()
-        self._rollout_holds.clear()
-        self.replace_addresses(SHADOWS, ())
+    @property
+    def read_at(self) -> int:
+        """The revision at which the whole reserved area was read last: what was gone by then is not missed."""
+        return self._read_at
+
+    def replace(self, kvs: Sequence[kv_pb2.KeyValue], revision: int = 0) -> Changes:
+        """The whole reserved area as it is at `revision`: what is not in it is gone."""
+        before, holds_before = self.instances(), dict(self._rollout_holds)
+        for known in (self._records, self._unreadable, self._held, self._rollout_holds, self._revisions):
+            known.clear()
+        self._newest, self._read_at, self._in_order = 0, revision, ()
+        self._drop_addresses(SHADOWS)
         for kv in kvs:
             self._put(kv)
         gone = (
-            Expired(instance, record)
-            for instance, (record, _) in before.items()
-            if instance not in self._records and instance not in self._unreadable
+            Expired(last)
+            for last in before
+            if last.instance not in self._records and last.instance not in self._unreadable
         )
         ended = (hold for key, hold in holds_before.items() if key not in self._rollout_holds)
         return Changes(expired=tuple(gone), everything=True, ended_holds=tuple(ended))
 
-    def apply(self, events: Iterable[kv_pb2.Event]) -> Changes:
+    def apply(self, events: Sequence[kv_pb2.Event]) -> Changes:
         """Events of the reserved area."""
-        changes = NOTHING
+        instances, expired, ended = set[InstanceId](), list[Expired](), list[RolloutHold]()
+        before, everything = self._before(events), False
         for event in events:
-            changes |= self._delete(event.kv.key) if event.type == kv_pb2.Event.DELETE else self._put(event.kv)
-        return changes
+            change = self._delete(event.kv, before) if event.type == kv_pb2.Event.DELETE else self._put(event.kv)
+            instances |= change.instances
+            expired += change.expired
+            ended += change.ended_holds
+            everything |= change.everything
+        return Changes(frozenset(instances), tuple(expired), everything, tuple(ended))
 
     def replace_addresses(self, prefix: bytes, kvs: Sequence[kv_pb2.KeyValue]) -> Changes:
         """All public instance records under one prefix as they are."""
+        for key in [key for key in self._address_revisions if key.startswith(prefix)]:
+            del self._address_revisions[key]
+        touched = self._drop_addresses(prefix)
+        return Changes(touched) | self.apply_addresses(kv_pb2.Event(type=kv_pb2.Event.PUT, kv=kv) for kv in kvs)
+
+    def apply_addresses(self, events: Iterable[kv_pb2.Event]) -> Changes:
+        """Events of public instance records."""
+        touched = set[InstanceId]()
+        for event in events:
+            key, gone = event.kv.key, event.type == kv_pb2.Event.DELETE
+            if gone:
+                self._address_revisions.pop(key, None)
+            else:
+                self._address_revisions[key] = event.kv.mod_revision
+            touched |= self._address(key, key, None if gone else event.kv.value)
+        return Changes(frozenset(touched))
+
+    def named(self, key: bytes) -> InstanceId | None:
+        """The instance that a key of the reserved area, or a public instance record, is about."""
+        for prefix in (RECORDS, SHADOWS):
+            if key.startswith(prefix):
+                return _named(key, prefix)
+        return _instance_of(key, self._instance_records)
+
+    def _drop_addresses(self, prefix: bytes) -> frozenset[InstanceId]:
+        """Forgets what is said under a prefix; whose address that concerns."""
         touched = set[InstanceId]()
         for instance, known in self._addresses.items():
             for key in [key for key in known if key.startswith(prefix)]:
@@ -116,37 +152,45 @@ class Mirror:
                 touched.add(instance)
         for instance in touched:
             self._forget_if_empty(instance)
-        return Changes(frozenset(touched)) | self.apply_addresses(
-            kv_pb2.Event(type=kv_pb2.Event.PUT, kv=kv) for kv in kvs
-        )
+        return frozenset(touched)
 
-    def apply_addresses(self, events: Iterable[kv_pb2.Event]) -> Changes:
-        """Events of public instance records."""
-        touched = set[InstanceId]()
-        for event in events:
-            gone = event.type == kv_pb2.Event.DELETE
-            touched |= self._address(event.kv.key, event.kv.key, None if gone else event.kv.value)
-        return Changes(frozenset(touched))
+    def _before(self, events: Sequence[kv_pb2.Event]) -> dict[InstanceId, MirroredInstance]:
+        """How those whose record these events delete are now: a lease's end takes their other keys first."""
+        gone = (
+            _named(event.kv.key, RECORDS)
+            for event in events
+            if event.type == kv_pb2.Event.DELETE and event.kv.key.startswith(RECORDS)
+        )
+        return {instance: mirrored for instance in gone if (mirrored := self.instance(instance)) is not None}
 
     def _put(self, kv: kv_pb2.KeyValue) -> Changes:
+        self._newest = max(self._newest, kv.mod_revision)
+        if not kv.key.startswith(FOLLOWED):
+            return NOTHING
+        self._revisions[kv.key] = kv.mod_revision
         if kv.key.startswith(RECORDS):
             return self._put_record(kv)
         if kv.key.startswith(SHADOWS):
             return self._put_shadow(kv.key, kv.value)
-        if kv.key.startswith(ROLLOUT_HOLDS):
-            self._rollout_holds[kv.key] = rollout_holds.decode(kv.key, kv.value)
-            return Changes(everything=True)
-        return NOTHING
+        self._rollout_holds[kv.key] = rollout_holds.decode(kv.key, kv.value)
+        self._put_in_order()
+        return Changes(everything=True)
 
-    def _delete(self, key: bytes) -> Changes:
-        if key.startswith(RECORDS):
-            return self._delete_record(_named(key, RECORDS))
-        if key.startswith(SHADOWS):
-            return self._delete_shadow(key)
-        if key.startswith(ROLLOUT_HOLDS):
-            ended = self._rollout_holds.pop(key, None)
+    def _delete(self, kv: kv_pb2.KeyValue, before: Mapping[InstanceId, MirroredInstance]) -> Changes:
+        self._newest = max(self._newest, kv.mod_revision)
+        self._revisions.pop(kv.key, None)
+        if kv.key.startswith(RECORDS):
+            return self._delete_record(_named(kv.key, RECORDS), before)
+        if kv.key.startswith(SHADOWS):
+            return self._delete_shadow(kv.key)
+        if kv.key.startswith(ROLLOUT_HOLDS):
+            ended = self._rollout_holds.pop(kv.key, None)
+            self._put_in_order()
             return Changes(everything=True, ended_holds=(ended,) if ended else ())
         return NOTHING
+
+    def _put_in_order(self) -> None:
+        self._in_order = tuple(hold for _, hold in sorted(self._rollout_holds.items()))
 
     def _put_record(self, kv: kv_pb2.KeyValue) -> Changes:
         instance = _named(kv.key, RECORDS)
@@ -158,11 +202,16 @@ class Mirror:
             self._unreadable[instance] = str(error)
         return Changes(frozenset({instance}))
 
-    def _delete_record(self, instance: InstanceId) -> Changes:
+    def _delete_record(self, instance: InstanceId, before: Mapping[InstanceId, MirroredInstance]) -> Changes:
+        """The last record, with the keys that it had before its lease's end took them."""
         self._unreadable.pop(instance, None)
-        last = self._records.pop(instance, None)
-        expired = (Expired(instance, last[0]),) if last else ()
-        return Changes(frozenset({instance}), expired)
+        last = self.instance(instance)
+        self._records.pop(instance, None)
+        if last is None:
+            return Changes(frozenset({instance}))
+        if (known := before.get(instance)) is not None:
+            last = replace(known, record=last.record, revision=last.revision)
+        return Changes(frozenset({instance}), (Expired(last),))
 
     def _put_shadow(self, shadow: bytes, value: bytes) -> Changes:
         key, instance = held_key(shadow), _named(shadow, SHADOWS)

@@ -2,11 +2,11 @@
 
 from greenroom.cli.instance_details import next_steps, render
 from greenroom.pb.control.v1 import control_pb2 as pb
-from tests.support.shown import NOW, rollout_hold, shown
+from tests.support.shown import NOW, shown
 
 
 def test_a_held_instance_says_why_and_which_command_passes_it() -> None:
-    text = "\n".join(render(shown(), [], NOW))
+    text = "\n".join(render(shown(), NOW))
     assert text.startswith("Instance 6177a228983c0b2b is HELD\n")
     for said in (
         "Why it is not released\n  gate smoke has to be decided (14m left)\n\nGates",
@@ -19,78 +19,65 @@ def test_a_held_instance_says_why_and_which_command_passes_it() -> None:
 
 
 def test_every_open_gate_gets_its_command_for_the_proxy_that_was_asked() -> None:
-    steps = next_steps(shown(gates={"a": "PENDING", "b": "PASSED", "c": "ERROR"}), [], " --control 127.0.0.1:9")
+    steps = next_steps(shown(gates={"a": "PENDING", "b": "PASSED", "c": "ERROR"}), " --control 127.0.0.1:9")
     assert steps == [
         "greenroom verdict 6177a228983c0b2b a passed --reason 'why' --control 127.0.0.1:9",
         "greenroom verdict 6177a228983c0b2b c passed --reason 'why' --control 127.0.0.1:9",
     ]
 
 
-def test_only_the_rollout_hold_that_stops_it_is_to_be_lifted() -> None:
-    holds = [rollout_hold("h1"), rollout_hold("h10"), rollout_hold("other")]
-    steps = next_steps(shown(gates={"smoke": "PASSED"}, rollout_hold="h1"), holds)
-    assert steps == ["greenroom rollout-hold lift h1"]
-
-
-def test_a_reason_that_reads_like_another_rollout_hold_is_none() -> None:
-    """Reasons are anybody's text: the command that was printed for one of these lifted a hold that stops others."""
-    told = "see rollout hold other by ann: incident; rollout hold h2 by ann: incident"
-    holds = [rollout_hold("h2"), rollout_hold("night", told), rollout_hold("other")]
+def test_only_the_rollout_holds_that_stop_it_are_to_be_lifted() -> None:
+    """Reasons are anybody's text: one that reads like another rollout hold had a command printed that lifted that."""
     instance = shown(gates={"smoke": "PASSED"}, rollout_hold="night")
     stopped = next(one for one in instance.conditions if one.type == "NotOnHold")
-    stopped.message = f"rollout hold night by ann: {told}"
-    assert next_steps(instance, holds) == ["greenroom rollout-hold lift night"]
-    stopped.message += "; rollout hold other by ann: incident"
-    assert next_steps(instance, holds) == [
-        "greenroom rollout-hold lift night",
-        "greenroom rollout-hold lift other",
-    ]
+    stopped.message = "rollout hold night by ann: see rollout hold other by ann: incident"
+    assert next_steps(instance) == ["greenroom rollout-hold lift night"]
+    instance.rollout_holds.append("other")
+    assert next_steps(instance) == ["greenroom rollout-hold lift night", "greenroom rollout-hold lift other"]
 
 
 def test_one_that_is_about_to_be_released_can_be_waited_for() -> None:
-    steps = next_steps(shown(gates={"smoke": "PASSED"}), [])
+    steps = next_steps(shown(gates={"smoke": "PASSED"}))
     assert steps == ["greenroom wait 6177a228983c0b2b --for released"]
 
 
 def test_a_released_instance_needs_nothing() -> None:
     instance = shown(state="RELEASED", gates={"smoke": "PASSED"}, reason="AlreadyPublic")
-    text = "\n".join(render(instance, [], NOW))
+    text = "\n".join(render(instance, NOW))
     assert "is RELEASED (AlreadyPublic)" in text
     assert "Why it is not released" not in text
     assert "0b2b  public" in text
-    assert next_steps(instance, []) == ["nothing: it is public"]
+    assert next_steps(instance) == ["nothing: it is public"]
 
 
 def test_a_rejected_instance_says_what_can_be_done() -> None:
-    (step,) = next_steps(shown(state="REJECTED", gates={"smoke": "FAILED"}), [])
+    (step,) = next_steps(shown(state="REJECTED", gates={"smoke": "FAILED"}))
     assert "start the worker again" in step
 
 
 def test_a_key_that_was_deleted_is_gone_and_one_under_hold_health_is_public() -> None:
     instance = shown()
     instance.gated_keys[0].live = False
-    assert "0b2b  gone" in "\n".join(render(instance, [], NOW))
+    assert "0b2b  gone" in "\n".join(render(instance, NOW))
     instance = shown()
     instance.hold = pb.HOLD_HEALTH
-    assert "0b2b  public" in "\n".join(render(instance, [], NOW))
+    assert "0b2b  public" in "\n".join(render(instance, NOW))
 
 
 def test_only_what_is_missing_is_told_in_plain_words() -> None:
-    passed = "\n".join(render(shown(gates={"smoke": "PASSED"}, rollout_hold="night"), [], NOW))
+    passed = "\n".join(render(shown(gates={"smoke": "PASSED"}, rollout_hold="night"), NOW))
     assert "Why it is not released\n  rollout hold night by ann: incident\n\n" in passed
-    ready = "\n".join(render(shown(gates={"smoke": "PASSED"}), [], NOW))
+    ready = "\n".join(render(shown(gates={"smoke": "PASSED"}), NOW))
     assert "Why it is not released\n  nothing is missing: it is about to be released\n" in ready
     instance = shown(gates={"smoke": "ERROR"})
     instance.gates[0].reason = "no route\nto host"
-    assert "gate smoke has to be decided (14m left, so far error: no route to host)" in "\n".join(
-        render(instance, [], NOW)
-    )
+    assert "gate smoke has to be decided (14m left, so far error: no route to host)" in "\n".join(render(instance, NOW))
 
 
 def test_of_a_rejected_instance_only_what_failed_is_why_and_the_rest_was_not_decided() -> None:
     """`latency pending (14m left)` made people wait for a check that nobody would run any more."""
     gates = {"latency": "PENDING", "smoke": "FAILED"}
-    lines = render(shown(state="REJECTED", gates=gates, failed_because="gibberish"), [], NOW)
+    lines = render(shown(state="REJECTED", gates=gates, failed_because="gibberish"), NOW)
     assert lines[lines.index("Why it is not released") + 1] == "  gate smoke failed: gibberish"
     (latency,) = [line for line in lines if line.startswith("  latency")]
     assert [cell.strip() for cell in latency.split("  ") if cell.strip()] == [
@@ -106,9 +93,9 @@ def test_of_a_rejected_instance_only_what_failed_is_why_and_the_rest_was_not_dec
 def test_the_first_line_of_the_trail_is_for_people() -> None:
     instance = shown(reason="opened: v1/mdc/a")
     instance.transitions[0].reason = "v1/mdc/a"
-    text = "\n".join(render(instance, [], NOW))
+    text = "\n".join(render(instance, NOW))
     assert text.startswith("Instance 6177a228983c0b2b is HELD\n")
     assert "greenroom  registered  HELD   v1/mdc/a" in text
     instance.transitions[0].to_state = pb.INSTANCE_STATE_RELEASED
     instance.transitions[0].reason = "AlreadyPublic"
-    assert "greenroom  registered  RELEASED  it was public already" in "\n".join(render(instance, [], NOW))
+    assert "greenroom  registered  RELEASED  it was public already" in "\n".join(render(instance, NOW))

@@ -73,10 +73,7 @@ def test_what_it_stops_now() -> None:
         shown("d4", state="RELEASED", rollout_hold="night"),
         shown("e5", state="REJECTED", rollout_hold="night"),
     ]
-    assert (
-        stops([stopped, *others], "night", [rollout_hold("night")])
-        == "it stops 1 instance that is known now: a1 (tiny, HELD)"
-    )
-    two = stops([stopped, shown("f6", rollout_hold="night")], "night", [])
+    assert stops([stopped, *others], "night") == "it stops 1 instance that is known now: a1 (tiny, HELD)"
+    two = stops([stopped, shown("f6", rollout_hold="night")], "night")
     assert two == "it stops 2 instances that are known now: a1 (tiny, HELD), f6 (tiny, HELD)"
-    assert stops(others, "night", []) == "no instance that waits now matches it; later ones that match will wait"
+    assert stops(others, "night") == "no instance that waits now matches it; later ones that match will wait"

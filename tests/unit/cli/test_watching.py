@@ -1,44 +1,48 @@
-"""Changes of the list, one line each."""
+"""Lines for changes, and the pace of a table that is redrawn."""
 
 import json
+import threading
+from collections.abc import Iterator, Sequence
 
+import pytest
+
+from greenroom.cli.following import Change, News
 from greenroom.cli.options import OutputFormat
-from greenroom.cli.watching import changes
+from greenroom.cli.watching import at_least_each, line
+from greenroom.errors import ControlError
+from greenroom.pb.control.v1.control_pb2 import Instance
 from tests.support.shown import shown
 
-
-def by_id(*instances: object) -> dict[str, object]:
-    return {instance.id: instance for instance in instances}  # type: ignore[attr-defined]
+A, B = [shown("a1")], [shown("b2")]
 
 
-def test_new_changed_and_gone_are_told_and_the_rest_is_not() -> None:
-    before = by_id(shown("a1"), shown("b2"), shown("c3"))
-    passed = shown("b2", state="RELEASED", gates={"smoke": "PASSED"})
-    passed.record_revision = 9
-    after = by_id(shown("a1"), passed, shown("d4"))
-    lines = changes(before, after, OutputFormat.TABLE)  # type: ignore[arg-type]
-    assert [line.split()[1:4] for line in lines] == [
-        ["changed", "b2", "RELEASED"],
-        ["seen", "d4", "HELD"],
-        ["gone", "c3", "HELD"],
-    ]
-
-
-def test_an_address_that_became_known_is_a_change() -> None:
-    """It comes from another key than the record, so the record's revision stays."""
-    before, after = by_id(shown("a1", address="")), by_id(shown("a1"))
-    assert len(changes(before, after, OutputFormat.TABLE)) == 1  # type: ignore[arg-type]
-
-
-def test_one_that_left_the_filter_is_told_in_its_new_state() -> None:
-    """`--state held --watch` told every release as "gone … HELD"."""
-    released = shown("a1", state="RELEASED", gates={"smoke": "PASSED"})
-    before = by_id(shown("a1"), shown("b2"))
-    lines = changes(before, {}, OutputFormat.TABLE, by_id(released))  # type: ignore[arg-type]
-    assert [line.split()[1:4] for line in lines] == [["changed", "a1", "RELEASED"], ["gone", "b2", "HELD"]]
+def test_for_people_a_line_has_the_time_the_news_and_the_instance() -> None:
+    words = line(Change(News.CHANGED, shown("b2", state="RELEASED", gates={"smoke": "PASSED"})), OutputFormat.TABLE)
+    assert words.split()[1:4] == ["changed", "b2", "RELEASED"]
 
 
 def test_for_programs_each_line_is_an_object() -> None:
-    (line,) = changes({}, by_id(shown("a1")), OutputFormat.JSON)  # type: ignore[arg-type]
-    said = json.loads(line)
+    said = json.loads(line(Change(News.SEEN, shown("a1")), OutputFormat.JSON))
     assert (said["change"], said["instance"]["id"]) == ("seen", "a1")
+
+
+def test_what_comes_at_once_is_drawn_once_and_silence_is_drawn_again() -> None:
+    more = threading.Event()
+
+    def lists() -> Iterator[Sequence[Instance]]:
+        yield A
+        yield B
+        more.wait(60)
+
+    drawn = at_least_each(0.01, lists(), settle_seconds=0.01)
+    assert [next(drawn), next(drawn)] == [B, B]
+    more.set()
+
+
+def test_nothing_is_drawn_before_there_is_a_list_and_what_ends_the_lists_ends_it() -> None:
+    def lists() -> Iterator[Sequence[Instance]]:
+        raise ControlError("no control port")
+        yield A
+
+    with pytest.raises(ControlError, match="no control port"):
+        next(at_least_each(0.01, lists(), settle_seconds=0))

@@ -59,20 +59,9 @@ def test_a_key_that_is_no_text_is_still_shown() -> None:
     assert words.instance_json(instance)["gated_keys"][0]["key"] == "v1/mdc/\\xff"
 
 
-def test_the_rollout_holds_that_stop_an_instance_are_known_by_their_ids() -> None:
-    holds = [rollout_hold("h-2", "no"), rollout_hold("night", "as rollout hold x by bob"), rollout_hold("x")]
+def test_the_rollout_holds_that_stop_an_instance_are_named() -> None:
     instance = shown(rollout_hold="night")
-    instance.conditions[1].message = "rollout hold night by ann: as rollout hold x by bob; rollout hold h-2 by ann: no"
-    assert words.stopping_hold_ids(instance, holds) == ["night", "h-2"]
-    assert words.holds_to_lift(instance) == "rollout hold night and others"
-    assert words.holds_to_lift(shown(rollout_hold="night")) == "rollout hold night"
-    assert (words.stopping_hold_ids(shown(), holds), words.holds_to_lift(shown())) == ([], "")
-
-
-def test_what_follows_a_rollout_hold_that_is_not_known_is_left_out() -> None:
-    """One was lifted while the two lists were asked for: where its reason ended is not known any more."""
-    instance = shown(rollout_hold="gone")
-    instance.conditions[1].message = "rollout hold gone by ann: x; rollout hold night by ann: incident"
-    assert words.stopping_hold_ids(instance, [rollout_hold("night")]) == ["gone"]
-    changed = [rollout_hold("gone", "y"), rollout_hold("night")]
-    assert words.stopping_hold_ids(instance, changed) == ["gone"]
+    assert words.holds_to_lift(instance) == "rollout hold night"
+    instance.rollout_holds.append("weekend")
+    assert words.holds_to_lift(instance) == "rollout holds night, weekend"
+    assert words.holds_to_lift(shown()) == ""

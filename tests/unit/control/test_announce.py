@@ -48,7 +48,7 @@ async def running(announcer: Announcer) -> AsyncIterator[None]:
 
 async def follower_with_address(kvs: list[kv_pb2.KeyValue]) -> Follower:
     follower = fed_follower(kvs)
-    follower.addresses_changed(follower.mirror.apply_addresses([ADDRESS_EVENT]))
+    follower.addresses_changed(follower.mirror.apply_addresses([ADDRESS_EVENT]), b"v1/instances/", 11)
     return follower
 
 
@@ -72,7 +72,7 @@ async def test_the_line_waits_for_the_address() -> None:
         announcer.opened(ONE)
         await asyncio.sleep(0)
         assert log.events == []
-        follower.addresses_changed(follower.mirror.apply_addresses([ADDRESS_EVENT]))
+        follower.addresses_changed(follower.mirror.apply_addresses([ADDRESS_EVENT]), b"v1/instances/", 11)
         [event] = await log.wait_named("instance.held")
     assert event["address"] == "10.0.0.7:1"
 
@@ -88,7 +88,7 @@ async def test_one_that_was_released_meanwhile_is_not_told_as_held_afterwards() 
         await asyncio.sleep(0)
         announcer.carried_out(CarriedOut(ONE, before, released(before, now()), Effect.RELEASED, 7))
         two_address = put_event(instance_record_key(TWO), instance_record(TWO, "10.0.0.8:1"))
-        follower.addresses_changed(follower.mirror.apply_addresses([ADDRESS_EVENT, two_address]))
+        follower.addresses_changed(follower.mirror.apply_addresses([ADDRESS_EVENT, two_address]), b"v1/instances/", 11)
         await log.wait_named("instance.held")
     assert [(event["event"], event["instance"]) for event in log.events] == [
         ("instance.released", ONE),
@@ -148,7 +148,7 @@ async def test_what_others_do_costs_nothing_while_a_whole_fleet_waits(monkeypatc
         looked_at.clear()
         follower.moved_on(follower.mirror.apply([put_event(record_kv(ONE).key, record_kv(ONE).value)]), 11)
         two = put_event(instance_record_key("2"), instance_record("2", "10.0.0.8:1"))
-        follower.addresses_changed(follower.mirror.apply_addresses([two]))
+        follower.addresses_changed(follower.mirror.apply_addresses([two]), b"v1/instances/", 11)
         await log.wait_named("instance.held")
     assert looked_at == ["2"]
 

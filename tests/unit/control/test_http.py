@@ -8,6 +8,8 @@ from greenroom.store.mirror import Mirror
 from tests.support.control_side import GATED, MovableClock
 from tests.support.mirroring import unconnected
 
+MEMBERS = {"127.0.0.1:1": "not asked yet"}
+
 
 class Known(Readiness):
     """Readiness without asking etcd."""
@@ -33,9 +35,12 @@ async def test_live_needs_nothing() -> None:
 
 async def test_ready_says_why_not() -> None:
     answer = await get("/ready", "etcd is away")
-    assert (answer.status_code, answer.json()) == (503, {"ready": False, "reasons": ["etcd is away"]})
+    assert (answer.status_code, answer.json()) == (
+        503,
+        {"ready": False, "reasons": ["etcd is away"], "members": MEMBERS},
+    )
     answer = await get("/ready")
-    assert (answer.status_code, answer.json()) == (200, {"ready": True, "reasons": []})
+    assert (answer.status_code, answer.json()) == (200, {"ready": True, "reasons": [], "members": MEMBERS})
 
 
 async def test_metrics_are_this_programs_own() -> None:

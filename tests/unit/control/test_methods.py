@@ -1,14 +1,16 @@
 """A call's outermost frame: whatever happens, one answer or one clear Status."""
 
+import asyncio
+from collections.abc import AsyncGenerator
 from typing import Any
 
 import grpc
 import pytest
 from google.rpc import status_pb2
 
-from greenroom.control.methods import STATUS_KEY, _Handler, _methods
+from greenroom.control.methods import STATUS_KEY, _Handler, _methods, _stream_methods, _StreamHandler
 from greenroom.control.requests import RequestParser
-from greenroom.errors import UnknownInstance
+from greenroom.errors import NotReady, UnknownInstance
 from greenroom.pb.control.v1 import control_pb2 as pb
 from tests.support.control_side import EventLog
 from tests.support.mirroring import fed_follower
@@ -25,6 +27,13 @@ class Context:
     def __init__(self) -> None:
         self.code: grpc.StatusCode | None = None
         self.status = status_pb2.Status()
+        self.written: list[bytes] = []
+        self.fails: BaseException | None = None
+
+    async def write(self, message: bytes) -> None:
+        if self.fails is not None:
+            raise self.fails
+        self.written.append(message)
 
     async def abort(self, code: grpc.StatusCode, details: str, trailing_metadata: Any) -> None:
         self.code = code
@@ -76,8 +85,48 @@ async def test_bytes_that_are_no_request_end_as_one_too() -> None:
 
 
 async def test_each_method_of_the_proto_is_there() -> None:
-    named = {name for name, _, _ in _methods(service_of(fed_follower([])))}
-    declared = {method.name: method.input_type for method in pb.DESCRIPTOR.services_by_name["Control"].methods}
-    assert named == set(declared)
-    for name, _, request_type in _methods(service_of(fed_follower([]))):
-        assert request_type.DESCRIPTOR is declared[name]
+    service = service_of(fed_follower([]))
+    declared = {method.name: method for method in pb.DESCRIPTOR.services_by_name["Control"].methods}
+    assert {name for name, _, _ in (*_methods(service), *_stream_methods(service))} == set(declared)
+    for methods, is_stream in ((_methods(service), False), (_stream_methods(service), True)):
+        for name, _, request_type in methods:
+            assert request_type.DESCRIPTOR is declared[name].input_type
+            assert declared[name].server_streaming is is_stream
+
+
+def streaming(*answers: pb.WatchInstancesResponse | Exception, closed: list[str] | None = None) -> _StreamHandler:
+    async def method(_: pb.WatchInstancesRequest) -> AsyncGenerator[pb.WatchInstancesResponse, None]:
+        try:
+            for answer in answers:
+                if isinstance(answer, Exception):
+                    raise answer
+                yield answer
+        finally:
+            (closed if closed is not None else []).append("closed")
+
+    return _StreamHandler("WatchInstances", method, RequestParser(pb.WatchInstancesRequest), EventLog())
+
+
+async def test_a_stream_is_written_until_its_error_which_ends_it_as_a_status() -> None:
+    context = Context()
+    told = pb.WatchInstancesResponse(resume_token="x")
+    with pytest.raises(AbortedError):
+        await streaming(told, told, NotReady("gone")).answer(b"", context)  # type: ignore[arg-type]
+    assert context.written == [told.SerializeToString()] * 2
+    assert context.code is grpc.StatusCode.UNAVAILABLE
+
+
+async def test_a_reader_that_goes_away_ends_the_method_too() -> None:
+    context, closed = Context(), list[str]()
+    context.fails = asyncio.CancelledError()
+    handler = streaming(pb.WatchInstancesResponse(), closed=closed)
+    with pytest.raises(asyncio.CancelledError):
+        await handler.answer(b"", context)  # type: ignore[arg-type]
+    assert closed == ["closed"]
+
+
+async def test_bytes_that_are_no_request_begin_no_stream() -> None:
+    context = Context()
+    with pytest.raises(AbortedError):
+        await streaming().answer(b"\xff", context)  # type: ignore[arg-type]
+    assert context.code is grpc.StatusCode.INVALID_ARGUMENT

@@ -9,11 +9,11 @@ from greenroom.core.record import Record
 from greenroom.core.transitions import Outcome, deadline_passed, released, with_verdict
 from greenroom.core.verdicts import Effect
 from greenroom.relay.calls import Observer
-from greenroom.store.changes import Expired
 from greenroom.store.fenced import CarriedOut
+from greenroom.store.members import Members
 from greenroom.store.mirror import Mirror
 from tests.support.control_side import GATED, MovableClock
-from tests.support.mirroring import ONE, TWO, held, kv_of
+from tests.support.mirroring import ONE, TWO, expired, held, kv_of
 from tests.support.registering import held_record, now
 
 
@@ -82,8 +82,16 @@ def test_there_is_no_second_series_of_when_one_began() -> None:
 
 def test_expiries_are_counted_by_their_last_state() -> None:
     metrics = metrics_of()
-    metrics.expired(Expired(ONE, held_record(ONE)))
+    metrics.expired(expired(ONE))
     assert value(metrics, "expired_total", state="held") == 1
+
+
+def test_open_streams_are_a_gauge() -> None:
+    metrics = metrics_of()
+    metrics.watcher_opened()
+    metrics.watcher_opened()
+    metrics.watcher_closed()
+    assert value(metrics, "instance_watchers") == 1
 
 
 def test_names_that_nobody_announced_share_one_label() -> None:
@@ -133,6 +141,16 @@ def test_gauges_are_what_the_mirror_shows() -> None:
     assert value(metrics, "instances", state="released") == 0
     assert 100 <= (value(metrics, "oldest_held_age_seconds") or 0) < 110
     assert (value(metrics, "rollout_holds"), value(metrics, "unreadable_records")) == (1, 1)
+
+
+def test_each_member_of_etcd_is_shown_as_of_now() -> None:
+    members = Members([("10.0.0.1", 2379), ("10.0.0.2", 2379)])
+    metrics = metrics_of()
+    metrics.show_members(members)
+    assert value(metrics, "upstream_member_up", member="10.0.0.1:2379") == 0
+    members.answered(("10.0.0.1", 2379), 0)
+    assert value(metrics, "upstream_member_up", member="10.0.0.1:2379") == 1
+    assert value(metrics, "upstream_member_up", member="10.0.0.2:2379") == 0
 
 
 def test_the_build_says_its_version_and_fences_are_counted() -> None:

@@ -69,6 +69,15 @@ def test_without_a_live_card_it_says_that_none_is_registered() -> None:
     assert [key.live for key in message(record, live=False).gated_keys] == [False]
 
 
+def test_the_rollout_holds_that_apply_are_named_by_their_ids() -> None:
+    holds = (
+        RolloutHold(hold_id="night", reason="rollout hold x by bob", actor="ann"),
+        RolloutHold(hold_id="others", reason="r", actor="a", selector=Selector(model="other")),
+    )
+    assert list(message(held_record(ONE), holds=holds).rollout_holds) == ["night"]
+    assert list(message(held_record(ONE)).rollout_holds) == []
+
+
 @pytest.mark.parametrize(
     ("outcome", "decision"),
     [

@@ -5,20 +5,19 @@ import asyncio
 import pytest
 
 from greenroom.core.rollout_holds import RolloutHold
-from greenroom.store.changes import Changes, Expired, Feed
-from tests.support.mirroring import ONE, TWO
-from tests.support.registering import held_record
+from greenroom.store.changes import Changes, Feed
+from tests.support.mirroring import ONE, TWO, expired
 
 
 async def test_what_came_since_the_last_call_comes_as_one() -> None:
     feed = Feed()
-    expired = Expired(TWO, held_record(TWO))
+    gone = expired(TWO)
     hold = RolloutHold(hold_id="freeze", reason="incident", actor="ops")
     with feed.subscribe() as changes:
         feed.publish(Changes(frozenset({ONE})))
-        feed.publish(Changes(frozenset({TWO}), (expired,)))
+        feed.publish(Changes(frozenset({TWO}), (gone,)))
         feed.publish(Changes(ended_holds=(hold,)))
-        assert await changes.next() == Changes(frozenset({ONE, TWO}), (expired,), ended_holds=(hold,))
+        assert await changes.next() == Changes(frozenset({ONE, TWO}), (gone,), ended_holds=(hold,))
 
 
 async def test_each_subscriber_gets_its_own_copy() -> None:
@@ -29,6 +28,26 @@ async def test_each_subscriber_gets_its_own_copy() -> None:
         feed.publish(Changes(everything=True))
         assert await slow.next() == Changes(frozenset({ONE}), everything=True)
         assert await quick.next() == Changes(everything=True)
+
+
+async def test_who_keeps_changes_in_a_way_of_its_own_is_told_at_once_and_only_within_the_block() -> None:
+    feed, heard = Feed(), list[Changes]()
+
+    class Keeps:
+        def add(self, changes: Changes) -> None:
+            heard.append(changes)
+
+    change = Changes(frozenset({ONE}))
+    with feed.told(Keeps()):
+        feed.publish(change)
+        assert heard == [change]
+    feed.publish(change)
+    assert heard == [change]
+
+
+def test_what_expired_is_handed_out_as_last_seen() -> None:
+    gone = expired(TWO)
+    assert (gone.instance, gone.record) == (TWO, gone.last.record)
 
 
 async def test_with_nothing_new_it_waits() -> None:

@@ -51,6 +51,53 @@ def test_a_record_that_vanishes_has_expired_and_is_handed_out_as_last_seen() -> 
     assert mirror.apply(events).expired == ()
 
 
+def test_one_that_expired_is_handed_out_with_the_keys_that_its_lease_took_first() -> None:
+    mirror = mirror_of(*held(ONE))
+    mirror.apply_addresses([put_event(instance_record_key(ONE), instance_record(ONE, "10.0.0.7:1"))])
+    newer = held_record(ONE).model_copy(update={"generation": 5})
+    events = [
+        put_event(*_pair(record_kv(ONE, newer)), revision=20),
+        delete_event(shadow_key(ONE, card_key(ONE)), 21),
+        delete_event(record_key(ONE), 21),
+    ]
+    [gone] = mirror.apply(events).expired
+    assert (gone.last.held, gone.last.address) == ({card_key(ONE)}, "10.0.0.7:1")
+    assert (gone.last.revision, gone.record.generation) == (20, 5)
+
+
+def test_one_that_came_and_went_in_the_same_answer_is_handed_out_too() -> None:
+    mirror = mirror_of()
+    [gone] = mirror.apply([put_event(*_pair(record_kv(ONE))), delete_event(record_key(ONE))]).expired
+    assert gone.instance == ONE
+
+
+def test_it_knows_the_revision_of_each_key_that_it_shows_and_of_the_newest_event() -> None:
+    mirror = mirror_of(*held(ONE), kv_of(HOLD, HOLD_VALUE, 5), kv_of(b"\x01greenroom/budget", b"", 9))
+    shadow = shadow_key(ONE, card_key(ONE))
+    assert mirror.revisions == {record_key(ONE): 7, shadow: 7, HOLD: 5}
+    assert mirror.newest == 9
+    mirror.apply([put_event(HOLD, HOLD_VALUE, revision=11), delete_event(shadow, 12)])
+    assert (mirror.revisions, mirror.newest) == ({record_key(ONE): 7, HOLD: 11}, 12)
+    mirror.replace([kv_of(record_key(TWO), b"{}", 3)])
+    assert (mirror.revisions, mirror.newest) == ({record_key(TWO): 3}, 3)
+
+
+def test_it_knows_the_revision_of_each_public_instance_record() -> None:
+    mirror, key = mirror_of(), instance_record_key(ONE)
+    mirror.replace_addresses(b"v1/instances/", [kv_of(key, b"", 4), kv_of(instance_record_key(TWO), b"", 5)])
+    mirror.apply_addresses([put_event(key, b"", revision=6), delete_event(instance_record_key(TWO), 7)])
+    assert mirror.address_revisions == {key: 6}
+    mirror.replace_addresses(b"v1/instances/", [])
+    assert mirror.address_revisions == {}
+
+
+def test_it_says_whom_a_key_is_about() -> None:
+    mirror = mirror_of()
+    keys = (record_key(ONE), shadow_key(ONE, card_key(ONE)), instance_record_key(ONE))
+    assert {mirror.named(key) for key in keys} == {ONE}
+    assert mirror.named(HOLD) is None
+
+
 def test_what_a_fresh_read_lacks_has_expired_meanwhile() -> None:
     mirror = mirror_of(*held(ONE), *held(TWO), kv_of(HOLD, HOLD_VALUE))
     changes = mirror.replace(held(TWO))

@@ -130,6 +130,74 @@ OUTCOME_INCONCLUSIVE: Outcome.ValueType  # 3
 OUTCOME_ERROR: Outcome.ValueType  # 4
 Global___Outcome: _TypeAlias = Outcome  # noqa: Y015
 
+class _InstanceEventType:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _InstanceEventTypeEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_InstanceEventType.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    INSTANCE_EVENT_TYPE_UNSPECIFIED: _InstanceEventType.ValueType  # 0
+    INSTANCE_EVENT_TYPE_EXISTING: _InstanceEventType.ValueType  # 1
+    """The instance was there when the stream began."""
+    INSTANCE_EVENT_TYPE_ADDED: _InstanceEventType.ValueType  # 2
+    """It is new, or matches the filters now."""
+    INSTANCE_EVENT_TYPE_CHANGED: _InstanceEventType.ValueType  # 3
+    """Something that the message shows is different, such as its state, its address, or a rollout hold that applies."""
+    INSTANCE_EVENT_TYPE_REMOVED: _InstanceEventType.ValueType  # 4
+    """It is no longer among those asked for; removal_reason says why."""
+    INSTANCE_EVENT_TYPE_SYNCED: _InstanceEventType.ValueType  # 5
+    """Everything that was there when the stream began has been told. Comes once, without an instance."""
+    INSTANCE_EVENT_TYPE_BOOKMARK: _InstanceEventType.ValueType  # 6
+    """Nothing has changed, and the proxy is still there: comes every 30 s of silence, without an instance, for the sake
+    of its resume token.
+    """
+
+class InstanceEventType(_InstanceEventType, metaclass=_InstanceEventTypeEnumTypeWrapper):
+    """What an InstanceEvent says."""
+
+INSTANCE_EVENT_TYPE_UNSPECIFIED: InstanceEventType.ValueType  # 0
+INSTANCE_EVENT_TYPE_EXISTING: InstanceEventType.ValueType  # 1
+"""The instance was there when the stream began."""
+INSTANCE_EVENT_TYPE_ADDED: InstanceEventType.ValueType  # 2
+"""It is new, or matches the filters now."""
+INSTANCE_EVENT_TYPE_CHANGED: InstanceEventType.ValueType  # 3
+"""Something that the message shows is different, such as its state, its address, or a rollout hold that applies."""
+INSTANCE_EVENT_TYPE_REMOVED: InstanceEventType.ValueType  # 4
+"""It is no longer among those asked for; removal_reason says why."""
+INSTANCE_EVENT_TYPE_SYNCED: InstanceEventType.ValueType  # 5
+"""Everything that was there when the stream began has been told. Comes once, without an instance."""
+INSTANCE_EVENT_TYPE_BOOKMARK: InstanceEventType.ValueType  # 6
+"""Nothing has changed, and the proxy is still there: comes every 30 s of silence, without an instance, for the sake
+of its resume token.
+"""
+Global___InstanceEventType: _TypeAlias = InstanceEventType  # noqa: Y015
+
+class _RemovalReason:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _RemovalReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_RemovalReason.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    REMOVAL_REASON_UNSPECIFIED: _RemovalReason.ValueType  # 0
+    REMOVAL_REASON_EXPIRED: _RemovalReason.ValueType  # 1
+    """Its lease ended. The event shows the last state that the proxy knows of."""
+    REMOVAL_REASON_NOT_MATCHING: _RemovalReason.ValueType  # 2
+    """It is still there and does not match the filters any more. The event shows it as it is now."""
+    REMOVAL_REASON_UNREADABLE: _RemovalReason.ValueType  # 3
+    """Its record was overwritten by something that this version cannot read. The event shows the last readable state."""
+
+class RemovalReason(_RemovalReason, metaclass=_RemovalReasonEnumTypeWrapper):
+    """Why an instance was REMOVED."""
+
+REMOVAL_REASON_UNSPECIFIED: RemovalReason.ValueType  # 0
+REMOVAL_REASON_EXPIRED: RemovalReason.ValueType  # 1
+"""Its lease ended. The event shows the last state that the proxy knows of."""
+REMOVAL_REASON_NOT_MATCHING: RemovalReason.ValueType  # 2
+"""It is still there and does not match the filters any more. The event shows it as it is now."""
+REMOVAL_REASON_UNREADABLE: RemovalReason.ValueType  # 3
+"""Its record was overwritten by something that this version cannot read. The event shows the last readable state."""
+Global___RemovalReason: _TypeAlias = RemovalReason  # noqa: Y015
+
 class _Decision:
     ValueType = _typing.NewType("ValueType", _builtins.int)
     V: _TypeAlias = ValueType  # noqa: Y015
@@ -180,6 +248,7 @@ class Instance(_message.Message):
     FIRST_HELD_TIME_FIELD_NUMBER: _builtins.int
     RELEASE_TIME_FIELD_NUMBER: _builtins.int
     RECORD_REVISION_FIELD_NUMBER: _builtins.int
+    ROLLOUT_HOLDS_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     """instances/{id}"""
     id: _builtins.str
@@ -222,6 +291,10 @@ class Instance(_message.Message):
     def release_time(self) -> _timestamp_pb2.Timestamp:
         """Unset before the first release."""
 
+    @_builtins.property
+    def rollout_holds(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """The ids of the rollout holds that apply to it, in the order of the condition NotOnHold, which tells who and why."""
+
     def __init__(
         self,
         *,
@@ -243,10 +316,11 @@ class Instance(_message.Message):
         first_held_time: _timestamp_pb2.Timestamp | None = ...,
         release_time: _timestamp_pb2.Timestamp | None = ...,
         record_revision: _builtins.int = ...,
+        rollout_holds: _abc.Iterable[_builtins.str] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["first_held_time", b"first_held_time", "release_time", b"release_time"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["address", b"address", "component", b"component", "conditions", b"conditions", "endpoints", b"endpoints", "first_held_time", b"first_held_time", "gated_keys", b"gated_keys", "gates", b"gates", "generation", b"generation", "hold", b"hold", "id", b"id", "models", b"models", "name", b"name", "namespace", b"namespace", "reason", b"reason", "record_revision", b"record_revision", "release_time", b"release_time", "state", b"state", "transitions", b"transitions"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["address", b"address", "component", b"component", "conditions", b"conditions", "endpoints", b"endpoints", "first_held_time", b"first_held_time", "gated_keys", b"gated_keys", "gates", b"gates", "generation", b"generation", "hold", b"hold", "id", b"id", "models", b"models", "name", b"name", "namespace", b"namespace", "reason", b"reason", "record_revision", b"record_revision", "release_time", b"release_time", "rollout_holds", b"rollout_holds", "state", b"state", "transitions", b"transitions"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -468,6 +542,100 @@ class ListInstancesResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___ListInstancesResponse: _TypeAlias = ListInstancesResponse  # noqa: Y015
+
+@_typing.final
+class WatchInstancesRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    RESUME_TOKEN_FIELD_NUMBER: _builtins.int
+    STATE_FIELD_NUMBER: _builtins.int
+    NAMESPACE_FIELD_NUMBER: _builtins.int
+    COMPONENT_FIELD_NUMBER: _builtins.int
+    MODEL_FIELD_NUMBER: _builtins.int
+    resume_token: _builtins.str
+    """That of the last response of a stream with the same filters, from any proxy of the same etcd; empty: from the start."""
+    state: Global___InstanceState.ValueType
+    """The filters below must all match; an unset one matches everything."""
+    namespace: _builtins.str
+    component: _builtins.str
+    model: _builtins.str
+    """Matches an instance that has this model among others."""
+    def __init__(
+        self,
+        *,
+        resume_token: _builtins.str = ...,
+        state: Global___InstanceState.ValueType = ...,
+        namespace: _builtins.str = ...,
+        component: _builtins.str = ...,
+        model: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["component", b"component", "model", b"model", "namespace", b"namespace", "resume_token", b"resume_token", "state", b"state"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___WatchInstancesRequest: _TypeAlias = WatchInstancesRequest  # noqa: Y015
+
+@_typing.final
+class WatchInstancesResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    EVENTS_FIELD_NUMBER: _builtins.int
+    RESUME_TOKEN_FIELD_NUMBER: _builtins.int
+    resume_token: _builtins.str
+    """Where to resume once these events are taken in: at any proxy, also after a restart. Empty before SYNCED of a stream
+    that had no token, since what was told of its snapshot cannot be resumed. It is made of etcd's revisions, so it
+    serves as long as etcd has not compacted them.
+    """
+    @_builtins.property
+    def events(self) -> _containers.RepeatedCompositeFieldContainer[Global___InstanceEvent]:
+        """In the order in which they became known; never empty."""
+
+    def __init__(
+        self,
+        *,
+        events: _abc.Iterable[Global___InstanceEvent] | None = ...,
+        resume_token: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["events", b"events", "resume_token", b"resume_token"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___WatchInstancesResponse: _TypeAlias = WatchInstancesResponse  # noqa: Y015
+
+@_typing.final
+class InstanceEvent(_message.Message):
+    """One instance's news, or a mark in the stream."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TYPE_FIELD_NUMBER: _builtins.int
+    INSTANCE_FIELD_NUMBER: _builtins.int
+    REMOVAL_REASON_FIELD_NUMBER: _builtins.int
+    type: Global___InstanceEventType.ValueType
+    removal_reason: Global___RemovalReason.ValueType
+    """Set with REMOVED."""
+    @_builtins.property
+    def instance(self) -> Global___Instance:
+        """Unset with SYNCED and BOOKMARK."""
+
+    def __init__(
+        self,
+        *,
+        type: Global___InstanceEventType.ValueType = ...,
+        instance: Global___Instance | None = ...,
+        removal_reason: Global___RemovalReason.ValueType = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["instance", b"instance"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["instance", b"instance", "removal_reason", b"removal_reason", "type", b"type"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___InstanceEvent: _TypeAlias = InstanceEvent  # noqa: Y015
 
 @_typing.final
 class GetInstanceRequest(_message.Message):

@@ -39,6 +39,11 @@ class ControlStub:
                 request_serializer=greenroom_dot_control_dot_v1_dot_control__pb2.ListInstancesRequest.SerializeToString,
                 response_deserializer=greenroom_dot_control_dot_v1_dot_control__pb2.ListInstancesResponse.FromString,
                 _registered_method=True)
+        self.WatchInstances = channel.unary_stream(
+                '/greenroom.control.v1.Control/WatchInstances',
+                request_serializer=greenroom_dot_control_dot_v1_dot_control__pb2.WatchInstancesRequest.SerializeToString,
+                response_deserializer=greenroom_dot_control_dot_v1_dot_control__pb2.WatchInstancesResponse.FromString,
+                _registered_method=True)
         self.GetInstance = channel.unary_unary(
                 '/greenroom.control.v1.Control/GetInstance',
                 request_serializer=greenroom_dot_control_dot_v1_dot_control__pb2.GetInstanceRequest.SerializeToString,
@@ -71,6 +76,26 @@ class ControlServicer:
 
     def ListInstances(self, request, context):
         """Instances in the order in which they were first seen. Follows etcd by a watch, so it may be a moment behind.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def WatchInstances(self, request, context):
+        """Instances as they are, and then whatever changes about them, for as long as the caller likes.
+
+        Without a resume token the stream begins with every matching instance (EXISTING), in the order of ListInstances,
+        then SYNCED; from there on it tells changes (ADDED, CHANGED, REMOVED). With one it begins with what changed since
+        then, and SYNCED follows. What is told is the newest state, not each step: of several changes that a slow reader
+        has not fetched yet he gets the last, so a stream costs the proxy a bounded amount of memory. Of each instance
+        record_revision never goes back, not even over a resumption at another proxy. A state may be told again.
+
+        Whoever follows the stream keeps a map: put what is EXISTING, ADDED or CHANGED, drop what is REMOVED. When the
+        stream breaks, resume with the newest token; without one forget what was told before, and start anew.
+
+        While the proxy cannot follow etcd there is no stream: open ones end, and new ones are refused, with UNAVAILABLE
+        (NOT_READY). Ask again, here or at another proxy, with the newest token. OUT_OF_RANGE (HISTORY_GONE) means that
+        etcd no longer has the history that the token needs, or is another etcd: start anew, without a token.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -117,6 +142,11 @@ def add_ControlServicer_to_server(servicer, server):
                     servicer.ListInstances,
                     request_deserializer=greenroom_dot_control_dot_v1_dot_control__pb2.ListInstancesRequest.FromString,
                     response_serializer=greenroom_dot_control_dot_v1_dot_control__pb2.ListInstancesResponse.SerializeToString,
+            ),
+            'WatchInstances': grpc.unary_stream_rpc_method_handler(
+                    servicer.WatchInstances,
+                    request_deserializer=greenroom_dot_control_dot_v1_dot_control__pb2.WatchInstancesRequest.FromString,
+                    response_serializer=greenroom_dot_control_dot_v1_dot_control__pb2.WatchInstancesResponse.SerializeToString,
             ),
             'GetInstance': grpc.unary_unary_rpc_method_handler(
                     servicer.GetInstance,
@@ -171,6 +201,33 @@ class Control:
             '/greenroom.control.v1.Control/ListInstances',
             greenroom_dot_control_dot_v1_dot_control__pb2.ListInstancesRequest.SerializeToString,
             greenroom_dot_control_dot_v1_dot_control__pb2.ListInstancesResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def WatchInstances(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_stream(
+            request,
+            target,
+            '/greenroom.control.v1.Control/WatchInstances',
+            greenroom_dot_control_dot_v1_dot_control__pb2.WatchInstancesRequest.SerializeToString,
+            greenroom_dot_control_dot_v1_dot_control__pb2.WatchInstancesResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -36,6 +36,22 @@ class ControlStub:
     def __new__(cls, channel: _aio.Channel) -> ControlAsyncStub: ...
     ListInstances: _grpc.UnaryUnaryMultiCallable[_control_pb2.ListInstancesRequest, _control_pb2.ListInstancesResponse]
     """Instances in the order in which they were first seen. Follows etcd by a watch, so it may be a moment behind."""
+    WatchInstances: _grpc.UnaryStreamMultiCallable[_control_pb2.WatchInstancesRequest, _control_pb2.WatchInstancesResponse]
+    """Instances as they are, and then whatever changes about them, for as long as the caller likes.
+
+    Without a resume token the stream begins with every matching instance (EXISTING), in the order of ListInstances,
+    then SYNCED; from there on it tells changes (ADDED, CHANGED, REMOVED). With one it begins with what changed since
+    then, and SYNCED follows. What is told is the newest state, not each step: of several changes that a slow reader
+    has not fetched yet he gets the last, so a stream costs the proxy a bounded amount of memory. Of each instance
+    record_revision never goes back, not even over a resumption at another proxy. A state may be told again.
+
+    Whoever follows the stream keeps a map: put what is EXISTING, ADDED or CHANGED, drop what is REMOVED. When the
+    stream breaks, resume with the newest token; without one forget what was told before, and start anew.
+
+    While the proxy cannot follow etcd there is no stream: open ones end, and new ones are refused, with UNAVAILABLE
+    (NOT_READY). Ask again, here or at another proxy, with the newest token. OUT_OF_RANGE (HISTORY_GONE) means that
+    etcd no longer has the history that the token needs, or is another etcd: start anew, without a token.
+    """
     GetInstance: _grpc.UnaryUnaryMultiCallable[_control_pb2.GetInstanceRequest, _control_pb2.Instance]
     """One instance, read from etcd."""
     ReportVerdict: _grpc.UnaryUnaryMultiCallable[_control_pb2.ReportVerdictRequest, _control_pb2.ReportVerdictResponse]
@@ -51,6 +67,22 @@ class ControlAsyncStub(ControlStub):
     def __init__(self, channel: _aio.Channel) -> None: ...
     ListInstances: _aio.UnaryUnaryMultiCallable[_control_pb2.ListInstancesRequest, _control_pb2.ListInstancesResponse]  # type: ignore[assignment]
     """Instances in the order in which they were first seen. Follows etcd by a watch, so it may be a moment behind."""
+    WatchInstances: _aio.UnaryStreamMultiCallable[_control_pb2.WatchInstancesRequest, _control_pb2.WatchInstancesResponse]  # type: ignore[assignment]
+    """Instances as they are, and then whatever changes about them, for as long as the caller likes.
+
+    Without a resume token the stream begins with every matching instance (EXISTING), in the order of ListInstances,
+    then SYNCED; from there on it tells changes (ADDED, CHANGED, REMOVED). With one it begins with what changed since
+    then, and SYNCED follows. What is told is the newest state, not each step: of several changes that a slow reader
+    has not fetched yet he gets the last, so a stream costs the proxy a bounded amount of memory. Of each instance
+    record_revision never goes back, not even over a resumption at another proxy. A state may be told again.
+
+    Whoever follows the stream keeps a map: put what is EXISTING, ADDED or CHANGED, drop what is REMOVED. When the
+    stream breaks, resume with the newest token; without one forget what was told before, and start anew.
+
+    While the proxy cannot follow etcd there is no stream: open ones end, and new ones are refused, with UNAVAILABLE
+    (NOT_READY). Ask again, here or at another proxy, with the newest token. OUT_OF_RANGE (HISTORY_GONE) means that
+    etcd no longer has the history that the token needs, or is another etcd: start anew, without a token.
+    """
     GetInstance: _aio.UnaryUnaryMultiCallable[_control_pb2.GetInstanceRequest, _control_pb2.Instance]  # type: ignore[assignment]
     """One instance, read from etcd."""
     ReportVerdict: _aio.UnaryUnaryMultiCallable[_control_pb2.ReportVerdictRequest, _control_pb2.ReportVerdictResponse]  # type: ignore[assignment]
@@ -69,6 +101,28 @@ class ControlServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_control_pb2.ListInstancesResponse, _abc.Awaitable[_control_pb2.ListInstancesResponse]]:
         """Instances in the order in which they were first seen. Follows etcd by a watch, so it may be a moment behind."""
+
+    @_abc_1.abstractmethod
+    def WatchInstances(
+        self,
+        request: _control_pb2.WatchInstancesRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_abc.Iterator[_control_pb2.WatchInstancesResponse], _abc.AsyncIterator[_control_pb2.WatchInstancesResponse]]:
+        """Instances as they are, and then whatever changes about them, for as long as the caller likes.
+
+        Without a resume token the stream begins with every matching instance (EXISTING), in the order of ListInstances,
+        then SYNCED; from there on it tells changes (ADDED, CHANGED, REMOVED). With one it begins with what changed since
+        then, and SYNCED follows. What is told is the newest state, not each step: of several changes that a slow reader
+        has not fetched yet he gets the last, so a stream costs the proxy a bounded amount of memory. Of each instance
+        record_revision never goes back, not even over a resumption at another proxy. A state may be told again.
+
+        Whoever follows the stream keeps a map: put what is EXISTING, ADDED or CHANGED, drop what is REMOVED. When the
+        stream breaks, resume with the newest token; without one forget what was told before, and start anew.
+
+        While the proxy cannot follow etcd there is no stream: open ones end, and new ones are refused, with UNAVAILABLE
+        (NOT_READY). Ask again, here or at another proxy, with the newest token. OUT_OF_RANGE (HISTORY_GONE) means that
+        etcd no longer has the history that the token needs, or is another etcd: start anew, without a token.
+        """
 
     @_abc_1.abstractmethod
     def GetInstance(

@@ -1,0 +1,60 @@
+"""What streams tell of an instance: how it is known, and the message of it, made once for all who are told.
+
+The rule: two of these are the same object as long as nothing that the message shows has changed. They live as long as
+some stream has told them last, so streams cost memory for each instance once, and nothing remains after the last one.
+"""
+
+from weakref import WeakValueDictionary
+
+from greenroom.control import views
+from greenroom.core import rollout_holds
+from greenroom.core.keyspace import InstanceId
+from greenroom.core.rollout_holds import RolloutHold
+from greenroom.pb.control.v1 import control_pb2
+from greenroom.store.mirror import Mirror
+from greenroom.store.mirrored import MirroredInstance
+
+
+class Told:
+    """An instance with the rollout holds that apply to it. The message is made when it is first asked for."""
+
+    __slots__ = ("__weakref__", "_message", "holds", "mirrored")
+
+    def __init__(self, mirrored: MirroredInstance, holds: tuple[RolloutHold, ...]) -> None:
+        self.mirrored = mirrored
+        self.holds = rollout_holds.matching(holds, mirrored.record)
+        self._message: control_pb2.Instance | None = None
+
+    @property
+    def message(self) -> control_pb2.Instance:
+        """As the control API shows it; not to be changed, since others are given the same one."""
+        if self._message is None:
+            self._message = views.mirrored_instance(self.mirrored, self.holds)
+        return self._message
+
+    def shows_the_same(self, other: "Told") -> bool:
+        """Whether both messages say the same, as far as revisions can tell."""
+        mine, its = self.mirrored, other.mirrored
+        return (mine.revision, mine.held, mine.address, self.holds) == (
+            *(its.revision, its.held, its.address),
+            other.holds,
+        )
+
+
+class Known:
+    """What there is to tell of each instance of a mirror."""
+
+    def __init__(self, mirror: Mirror) -> None:
+        self._mirror = mirror
+        self._told: WeakValueDictionary[InstanceId, Told] = WeakValueDictionary()
+
+    def now(self, instance: InstanceId) -> Told | None:
+        """An instance as it is known now; None where there is no readable record of it."""
+        mirrored = self._mirror.instance(instance)
+        if mirrored is None:
+            return None
+        fresh, before = Told(mirrored, self._mirror.rollout_holds), self._told.get(instance)
+        if before is not None and before.shows_the_same(fresh):
+            return before
+        self._told[instance] = fresh
+        return fresh

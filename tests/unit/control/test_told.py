@@ -1,0 +1,68 @@
+"""One object as long as nothing that is shown has changed, and none when nobody was told."""
+
+import gc
+
+from greenroom.control.told import Known
+from greenroom.core.keyspace import ROLLOUT_HOLDS
+from greenroom.store.mirror import Mirror
+from tests.support.control_side import GATED
+from tests.support.mirroring import ONE, TWO, delete_event, held, put_event, record_kv, shadow_kv
+from tests.support.registering import instance_record, instance_record_key
+
+HOLD = ROLLOUT_HOLDS + b"freeze"
+FOR_OTHERS = b'{"hold_id": "freeze", "reason": "r", "actor": "a", "selector": {"model": "other"}}'
+FOR_ALL = b'{"hold_id": "freeze", "reason": "r", "actor": "a"}'
+
+
+def mirror_of_one() -> Mirror:
+    mirror = Mirror(GATED)
+    mirror.replace(held(ONE))
+    return mirror
+
+
+def test_the_message_is_made_once_for_all_who_ask() -> None:
+    known = Known(mirror_of_one())
+    first = known.now(ONE)
+    assert first is not None
+    assert known.now(ONE) is first
+    assert first.message is first.message
+    assert first.message.record_revision == 7
+
+
+def test_whatever_shows_makes_another_one() -> None:
+    mirror = mirror_of_one()
+    known, record = Known(mirror), record_kv(ONE)
+    seen = [known.now(ONE)]
+    for change in (
+        lambda: mirror.apply([put_event(record.key, record.value, revision=8)]),
+        lambda: mirror.apply([delete_event(shadow_kv(ONE).key)]),
+        lambda: mirror.apply_addresses([put_event(instance_record_key(ONE), instance_record(ONE, "10.0.0.7:1"))]),
+        lambda: mirror.apply([put_event(HOLD, FOR_ALL)]),
+    ):
+        change()
+        seen.append(known.now(ONE))
+    assert len({id(one) for one in seen}) == len(seen)
+    assert [one.message.rollout_holds[:] for one in seen if one] == [[], [], [], [], ["freeze"]]
+
+
+def test_what_does_not_show_leaves_it() -> None:
+    mirror = mirror_of_one()
+    known = Known(mirror)
+    first = known.now(ONE)
+    mirror.apply([put_event(HOLD, FOR_OTHERS), *map(_put, held(TWO))])
+    assert known.now(ONE) is first
+
+
+def _put(kv: object) -> object:
+    return put_event(kv.key, kv.value)  # type: ignore[attr-defined]
+
+
+def test_who_is_not_there_is_none() -> None:
+    assert Known(mirror_of_one()).now(TWO) is None
+
+
+def test_nothing_is_kept_for_nobody() -> None:
+    known = Known(mirror_of_one())
+    known.now(ONE)
+    gc.collect()
+    assert len(known._told) == 0
