@@ -7,13 +7,12 @@ import asyncio
 import os
 import signal
 import socket
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-import grpc
 import structlog
 
 from greenroom import __version__
@@ -23,6 +22,7 @@ from greenroom.control.http import HttpServer, Readiness, http_app
 from greenroom.control.metrics import Metrics
 from greenroom.control.server import ControlServer
 from greenroom.control.service import ControlService
+from greenroom.core.keyspace import InstanceId
 from greenroom.core.methods import METHODS
 from greenroom.core.policy import Policy
 from greenroom.core.templates import GatedKeys
@@ -31,20 +31,25 @@ from greenroom.embedded import EmbeddedEtcd
 from greenroom.errors import GreenroomError, StartError
 from greenroom.logs import configure_logs
 from greenroom.observer import LoggingObserver
-from greenroom.pb.etcd import rpc_pb2
 from greenroom.processes import allow_many_open_files, can_bind, free_port
 from greenroom.relay.server import RelayServer
 from greenroom.serve.handlers import CallHandler
 from greenroom.serve.inspector import EtcdInspector
 from greenroom.settings import Settings
+from greenroom.starting import credentials_of, start_errors
 from greenroom.store.follower import Follower
+from greenroom.store.members import Address as MemberAddress
+from greenroom.store.members import address_text
 from greenroom.store.mirror import Mirror
-from greenroom.store.presence import Presence, refuse_foreign_keys
+from greenroom.store.presence import Presence, refuse_foreign_keys, refuse_small_role
+from greenroom.store.prober import Prober
 from greenroom.store.reconciler import Reconciler
 from greenroom.store.upstream import Upstream
 
 START_SECONDS = 10.0
-"""etcd must answer, and the mirror be complete, within this."""
+"""etcd must answer within this."""
+SYNC_SECONDS = 60.0
+"""The mirror must be complete within this: tens of thousands of instances are a few seconds' work on a busy machine."""
 DRAIN_SECONDS = 3.0
 """So long clients may finish their calls; they go on at another proxy, or wait."""
 CONTROL_GRACE_SECONDS = 1.0
@@ -97,6 +102,8 @@ class Door:
 async def run(settings: Settings) -> None:
     """Serves until SIGTERM or SIGINT. SettingsError before anything starts, StartError when it cannot go on."""
     policy = settings.read_policy()
+    if settings.upstream_user is not None:
+        settings.read_upstream_password()
     configure_logs(settings.log_level, settings.log_format)
     allow_many_open_files()
     places = _places(settings)
@@ -116,7 +123,7 @@ async def _serve(settings: Settings, policy: Policy, places: Places, log: Any) -
     async with AsyncExitStack() as stack:
         background = await stack.enter_async_context(_background())
         addresses = await _etcd(settings, stack, background)
-        with _start_errors(addresses):
+        with start_errors(settings, addresses):
             await _Start(settings, policy, places, addresses, log, stack, background).everything()
         await asyncio.Event().wait()
 
@@ -136,12 +143,16 @@ class _Start:
     async def everything(self) -> None:
         """From the connection to etcd to the open door."""
         gated_keys = self.policy.gated_keys()
-        upstream = Upstream([(address.host, address.port) for address in self.addresses])
+        members = [(address.host, address.port) for address in self.addresses]
+        upstream = Upstream(members, credentials_of(self.settings, self.log))
         self.stack.push_async_callback(upstream.close)
-        await upstream.status(rpc_pb2.StatusRequest(), timeout_seconds=START_SECONDS)
-        await refuse_foreign_keys(upstream)
+        prober = await self._prober(upstream)
+        await upstream.log_in(timeout_seconds=START_SECONDS)
+        await refuse_small_role(upstream, gated_keys.prefixes)
+        await refuse_foreign_keys(upstream, timeout_seconds=START_SECONDS)
         follower = Follower(upstream, Mirror(gated_keys), gated_keys, clock=_now, log=self.log)
         metrics = self._metrics(follower.mirror)
+        metrics.show_members(upstream.channels.members)
         announcer = Announcer(follower, clock=_now, log=self.log, metrics=metrics, control=self.places.control_to_name)
         reconciler = Reconciler(
             upstream,
@@ -152,16 +163,33 @@ class _Start:
             on_lost_fence=metrics.fence_lost,
         )
         presence, door = self._presence(upstream, gated_keys), Door()
-        await self._control(upstream, follower, announcer, metrics, Readiness((follower, presence, door), upstream))
+        readiness = Readiness((follower, presence, door), upstream)
+        await self._control(upstream, follower, announcer, metrics, readiness)
         self.stack.push_async_callback(presence.close)
-        await presence.register()
+        await presence.start()
         loops = (presence.run(), follower.run(), announcer.run(), reconciler.run())
         self.stack.push_async_callback(_ended, [self.background.create_task(loop) for loop in loops])
         await _synced(follower)
-        await self._relay(upstream, gated_keys, announcer, metrics)
+        relay = await self._relay(upstream, gated_keys, announcer, metrics)
+        prober.on_leave(self._sent_away_by(relay))
         door.open()
         self.stack.callback(door.close)
         self._announce()
+
+    async def _prober(self, upstream: Upstream) -> Prober:
+        """Running, and so far that it is known which member to start with."""
+        prober = Prober(upstream.channels, log=self.log)
+        self.stack.push_async_callback(_ended, [self.background.create_task(prober.run())])
+        await prober.first_round()
+        return prober
+
+    def _sent_away_by(self, relay: RelayServer) -> Callable[[MemberAddress], None]:
+        def leave(address: MemberAddress) -> None:
+            clients = relay.leave(address)
+            if clients:
+                self.log.info("clients.sent.away", member=address_text(address), clients=clients)
+
+        return leave
 
     def _presence(self, upstream: Upstream, gated_keys: GatedKeys) -> Presence:
         return Presence(
@@ -193,7 +221,9 @@ class _Start:
         http.start()
         self.stack.push_async_callback(_finish, http, self.background.create_task(http.run()))
 
-    async def _relay(self, upstream: Upstream, gated_keys: GatedKeys, announcer: Announcer, metrics: Metrics) -> None:
+    async def _relay(
+        self, upstream: Upstream, gated_keys: GatedKeys, announcer: Announcer, metrics: Metrics
+    ) -> RelayServer:
         handler = CallHandler(
             upstream.for_clients(),
             gated_keys,
@@ -202,13 +232,14 @@ class _Start:
             opened=announcer.opened,
             ungated=announcer.ungated,
             fence_lost=metrics.fence_lost,
+            denied=self._denied,
             advertise_url=self.settings.advertise_client_url or self.places.advertised_url,
         )
         relay = RelayServer(
             inspector=EtcdInspector(gated_keys),
             handler=handler,
             observer=LoggingObserver(metrics, self.log, asyncio.get_running_loop().time),
-            upstreams=[(address.host, address.port) for address in self.addresses],
+            upstreams=upstream.channels.members,
             host=self.places.listen.host,
             port=self.places.listen.port,
         )
@@ -217,6 +248,11 @@ class _Start:
         except OSError as error:
             raise StartError(f"--listen '{self.places.listen}': {error.strerror or error}") from error
         self.stack.push_async_callback(relay.stop, DRAIN_SECONDS)
+        return relay
+
+    def _denied(self, instance: InstanceId) -> None:
+        role = "its user may write its keys, and not have them held: `greenroom etcd-role` prints what it needs"
+        self.log.warning("instance.denied", instance=instance, why=role)
 
     def _announce(self) -> None:
         self.log.info(
@@ -258,11 +294,11 @@ async def _ends(etcd: EmbeddedEtcd) -> None:
 
 async def _synced(follower: Follower) -> None:
     try:
-        async with asyncio.timeout(START_SECONDS):
+        async with asyncio.timeout(SYNC_SECONDS):
             await follower.wait_ready()
     except TimeoutError:
         why = follower.why_not_ready
-        raise StartError(f"could not read Greenroom's own keys from etcd within {START_SECONDS:g} s: {why}") from None
+        raise StartError(f"could not read Greenroom's own keys from etcd within {SYNC_SECONDS:g} s: {why}") from None
 
 
 def _places(settings: Settings) -> Places:
@@ -336,16 +372,6 @@ def _give_up(log: Any) -> None:
     """Nobody waits for longer. The kernel ends the embedded etcd with this process."""
     log.error("stop.took.too.long", seconds=STOP_SECONDS)
     os._exit(1)
-
-
-@contextmanager
-def _start_errors(addresses: Sequence[Address]) -> Iterator[None]:
-    try:
-        yield
-    except grpc.aio.AioRpcError as error:
-        urls = ",".join(address.url for address in addresses)
-        details = " ".join((error.details() or "").split()) or error.code().name
-        raise StartError(f"--upstream '{urls}': etcd does not answer: {details}") from error
 
 
 def _first(errors: BaseExceptionGroup) -> BaseException:

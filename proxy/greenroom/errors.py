@@ -125,6 +125,20 @@ class NotReady(GreenroomError):
     reason = "NOT_READY"
 
 
+class HistoryGone(GreenroomError):
+    """etcd no longer has the history that a resume token needs, or is another etcd."""
+
+    code = grpc.StatusCode.OUT_OF_RANGE
+    reason = "HISTORY_GONE"
+
+
+class TooManyWatchers(GreenroomError):
+    """So many streams are open that one more would cost the others."""
+
+    code = grpc.StatusCode.RESOURCE_EXHAUSTED
+    reason = "TOO_MANY_WATCHERS"
+
+
 class StartError(GreenroomError):
     """The proxy cannot start or go on: one line for the operator, exit code 1."""
 
@@ -138,6 +152,8 @@ class ControlError(GreenroomError):
 
     UNREACHABLE: ClassVar[str] = "UNREACHABLE"
     """Nobody answers at the control port."""
+    HISTORY_GONE: ClassVar[str] = HistoryGone.reason
+    """A resume token is of no use any more."""
 
     def __init__(self, message: str, said: str = "") -> None:
         super().__init__(message)
@@ -151,6 +167,10 @@ class ControlError(GreenroomError):
 
 class NoSuchInstanceError(ControlError):
     """No instance fits what the command was given: it has not registered yet, or its lease ended."""
+
+
+class EtcdCallError(ControlError):
+    """A command's call of etcd itself failed."""
 
 
 class SettingsError(GreenroomError):

@@ -47,6 +47,8 @@ def test_none_has_a_code_that_means_a_bug(error: type[GreenroomError]) -> None:
         (errors.UnreadableRecord, "FAILED_PRECONDITION"),
         (errors.InvalidRequest, "INVALID_ARGUMENT"),
         (errors.NotReady, "UNAVAILABLE"),
+        (errors.HistoryGone, "OUT_OF_RANGE"),
+        (errors.TooManyWatchers, "RESOURCE_EXHAUSTED"),
     ],
 )
 def test_codes_are_part_of_the_api(error: type[GreenroomError], code: str) -> None:

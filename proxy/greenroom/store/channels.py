@@ -1,16 +1,19 @@
-"""The connections to etcd's members, and which of them is in use.
+"""The connections to etcd's members, one each, and which of them the proxy's own calls go over.
 
-The rule: one that cannot be reached is left for the next one, and nobody is told of a member that is not asked.
+The rule: a call goes to a member that is known to be good, else to one that can be reached. Where a member turns out
+bad while another is good, calls on it end with UNAVAILABLE: they would hang, and begun again they go to the good one.
 """
 
 import asyncio
 import ipaddress
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from typing import NoReturn
 
 import grpc
+from grpc.aio import Metadata
 
-Address = tuple[str, int]
+from greenroom.store.members import Address, Members, Standing, address_text
 
 CHANNEL_OPTIONS: tuple[tuple[str, int], ...] = (
     # A Range or a watch's backlog can be of any size; etcd judges what it takes.
@@ -33,38 +36,60 @@ CHANNEL_OPTIONS: tuple[tuple[str, int], ...] = (
 
 LONGEST_WAIT_SECONDS = 10.0
 """An etcd that is away for longer is told to clients, as it would be without a proxy."""
-POLL_SECONDS = 0.02
-"""Asking a channel for its state costs a microsecond, and goes on only while etcd is away."""
+LEFT = "greenroom: this member of etcd does not answer; others do"
 
 
 class Channels:
-    """Made inside the running event loop. One channel where gRPC itself can try all addresses, else one each."""
+    """Made inside the running event loop. `members` is told by others; until then all are alike."""
 
     def __init__(self, addresses: Sequence[Address]) -> None:
-        self._targets = targets(addresses)
-        self._channels = [grpc.aio.insecure_channel(target, options=CHANNEL_OPTIONS) for target in self._targets]
-        self._current = 0
+        self.members = Members(addresses)
+        self._order = self.members.addresses
+        self._channels = {
+            address: grpc.aio.insecure_channel(target_of(address), options=CHANNEL_OPTIONS) for address in self._order
+        }
+        self._current = self._order[0]
+        self._uses: set[_Use] = set()
+        self._changed = asyncio.Event()
+        self._watches: list[asyncio.Task[NoReturn]] = []
 
     @property
     def target(self) -> str:
         """gRPC's name of what is in use."""
-        return self._targets[self._current]
+        return target_of(self._current)
+
+    def channel(self, address: Address) -> grpc.aio.Channel:
+        """The one to a given member."""
+        return self._channels[address]
 
     async def close(self) -> None:
         """Ends every call and the connections."""
-        for channel in self._channels:
+        for watch in self._watches:
+            watch.cancel()
+        await asyncio.gather(*self._watches, return_exceptions=True)
+        for channel in self._channels.values():
             await channel.close()
 
     @contextmanager
     def current(self) -> Iterator[grpc.aio.Channel]:
-        """The channel to use; the next one is used from here on where this one's etcd cannot be reached."""
-        used = self._current
+        """The channel to use; another one is used from here on where this one's etcd cannot be reached.
+
+        Where the member is left in the middle of the block, the block ends with AioRpcError, UNAVAILABLE.
+        """
+        used = self._current = self._best_from(self._current)
         try:
-            yield self._channels[used]
+            with self._until_left(used):
+                yield self._channels[used]
         except grpc.aio.AioRpcError as error:
             if error.code() is grpc.StatusCode.UNAVAILABLE and used == self._current:
-                self._current = (used + 1) % len(self._channels)
+                self._current = self._best_from(used, step=1)
             raise
+
+    def leave(self, address: Address) -> None:
+        """Ends the calls on a member. New ones go to the best there is, as always."""
+        for use in self._uses:
+            if use.address == address:
+                use.end()
 
     async def wait_ready(self, timeout_seconds: float | None) -> float | None:
         """Returns once a channel is connected, which is then in use, or when it is no use to wait longer.
@@ -76,28 +101,85 @@ class Channels:
         time = asyncio.get_running_loop().time
         start = time()
         longest = LONGEST_WAIT_SECONDS if timeout_seconds is None else min(timeout_seconds, LONGEST_WAIT_SECONDS)
-        # gRPC tells one channel's changes to one waiter, and here any channel will do.
-        while not self._use_ready() and time() - start < longest:  # noqa: ASYNC110
-            await asyncio.sleep(POLL_SECONDS)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(longest):
+                await self._until_ready()
         return None if timeout_seconds is None else max(timeout_seconds - (time() - start), 0.0)
 
+    async def _until_ready(self) -> None:
+        if not self._watches:
+            watches = [self._watch(channel, channel.get_state()) for channel in self._channels.values()]
+            self._watches = [asyncio.get_running_loop().create_task(watch) for watch in watches]
+        changed = self._changed
+        while not self._use_ready():
+            await changed.wait()
+            changed = self._changed
+
+    async def _watch(self, channel: grpc.aio.Channel, state: grpc.ChannelConnectivity) -> NoReturn:
+        """One for each channel, however many wait: gRPC keeps a watch that was given up until the next change."""
+        while True:
+            await channel.wait_for_state_change(state)
+            state = channel.get_state()
+            self._changed.set()
+            self._changed = asyncio.Event()
+
     def _use_ready(self) -> bool:
-        """Whether some channel is connected; the one in use is preferred. Those that are idle begin to connect."""
-        count = len(self._channels)
-        for number in ((self._current + step) % count for step in range(count)):
-            if self._channels[number].get_state(try_to_connect=True) is grpc.ChannelConnectivity.READY:
-                self._current = number
-                return True
-        return False
+        """Whether a channel that may be used is connected; the one in use is preferred. Idle ones begin to connect."""
+        order = self.members.best_from(self._order.index(self._current))
+        is_any_good = self.members.standing(order[0]) is Standing.GOOD
+        ready = [
+            address
+            for address in order
+            if self._channels[address].get_state(try_to_connect=True) is grpc.ChannelConnectivity.READY
+            # A member that is cut off from the others is connected too.
+            and (not is_any_good or self.members.standing(address) is Standing.GOOD)
+        ]
+        if ready:
+            self._current = ready[0]
+        return bool(ready)
+
+    def _best_from(self, address: Address, *, step: int = 0) -> Address:
+        return self.members.best_from(self._order.index(address) + step)[0]
+
+    @contextmanager
+    def _until_left(self, address: Address) -> Iterator[None]:
+        """Ends the block with UNAVAILABLE where the member is left meanwhile."""
+        use = _Use(address)
+        self._uses.add(use)
+        try:
+            yield
+        except asyncio.CancelledError:
+            if use.is_over_by_itself():
+                raise grpc.aio.AioRpcError(grpc.StatusCode.UNAVAILABLE, Metadata(), Metadata(), LEFT) from None
+            raise
+        finally:
+            self._uses.discard(use)
 
 
-def targets(addresses: Sequence[Address]) -> list[str]:
-    """gRPC's names for etcd's addresses: literal ones as one target that it tries in turn, host names one each."""
-    families = {_family(host) for host, _ in addresses}
-    joined = [f"[{host}]:{port}" if ":" in host else f"{host}:{port}" for host, port in addresses]
-    if families in ({"ipv4"}, {"ipv6"}):
-        return [f"{families.pop()}:{','.join(joined)}"]
-    return [f"{_family(host)}:{address}" for (host, _), address in zip(addresses, joined, strict=True)]
+class _Use:
+    """One task's block of calls on a member, which can be ended from outside as asyncio.timeout ends its own."""
+
+    __slots__ = ("_cancelling", "_is_ended", "_task", "address")
+
+    def __init__(self, address: Address) -> None:
+        task = asyncio.current_task()
+        assert task is not None, "calls are made by tasks"
+        self.address, self._task, self._cancelling, self._is_ended = address, task, task.cancelling(), False
+
+    def end(self) -> None:
+        """Cancels what the block waits for."""
+        if not self._is_ended:
+            self._is_ended = True
+            self._task.cancel()
+
+    def is_over_by_itself(self) -> bool:
+        """Whether a cancellation that arrived in the block is the one of `end` and of nobody else."""
+        return self._is_ended and self._task.uncancel() <= self._cancelling
+
+
+def target_of(address: Address) -> str:
+    """gRPC's name for one of etcd's addresses."""
+    return f"{_family(address[0])}:{address_text(address)}"
 
 
 def _family(host: str) -> str:

@@ -18,7 +18,8 @@ from greenroom.core.record import Record
 from greenroom.core.snapshot import Snapshot, read_request, snapshot_from
 from greenroom.core.verdicts import Effect, MoreKeys, Planned, Planner, Unchanged
 from greenroom.errors import FenceContended
-from greenroom.store.upstream import Metadata, Upstream
+from greenroom.store.credentials import for_itself
+from greenroom.store.upstream import Upstream
 
 Clock = Callable[[], datetime]
 
@@ -48,13 +49,16 @@ async def read_snapshot(
     upstream: Upstream,
     instance: InstanceId,
     keys: Sequence[Key] = (),
-    metadata: Metadata = (),
     *,
     timeout_seconds: float | None = None,
 ) -> Snapshot:
-    """The instance at one revision, with these public keys. UnreadableRecord; AioRpcError as etcd gives it."""
+    """The instance at one revision, with these public keys.
+
+    UnreadableRecord; NotReady where etcd does not let the proxy read it; else AioRpcError as etcd gives it.
+    """
     request = read_request(instance, keys)
-    answer = await upstream.txn(request, metadata=metadata, timeout_seconds=timeout_seconds)
+    with for_itself():
+        answer = await upstream.txn(request, timeout_seconds=timeout_seconds)
     return snapshot_from(instance, keys, answer)
 
 
@@ -80,7 +84,8 @@ async def carry_out(
 ) -> CarriedOut | Unchanged:
     """Does what `planner` plans, whatever else happens to the instance meanwhile.
 
-    FenceContended after `deadline_seconds`; whatever the planner raises; AioRpcError as etcd gives it.
+    FenceContended after `deadline_seconds`; whatever the planner raises; NotReady where etcd does not let the proxy do
+    it; else AioRpcError as etcd gives it.
     """
     attempt = _Attempt(upstream, instance, planner, clock, _time() + deadline_seconds, on_lost_fence)
     jitter_seconds = FIRST_JITTER_SECONDS
@@ -137,7 +142,8 @@ class _Attempt:
         assert snapshot.record is not None, "a plan was made for an instance without a record"
         done = CarriedOut(self._instance, snapshot.record, plan.record, plan.effect, snapshot.record_revision)
         try:
-            answer = await self._upstream.txn(plan.txn, timeout_seconds=self._remaining_seconds())
+            with for_itself():
+                answer = await self._upstream.txn(plan.txn, timeout_seconds=self._remaining_seconds())
         except grpc.aio.AioRpcError:
             self._unanswered.append(done)
             raise

@@ -5,7 +5,7 @@ on which nothing hangs: they only say where a worker listens, and a role that ma
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from datetime import datetime
 from typing import Any
@@ -14,7 +14,7 @@ from greenroom.core.decide import grace_end
 from greenroom.core.keyspace import ROOT
 from greenroom.core.templates import GatedKeys
 from greenroom.pb.etcd import kv_pb2
-from greenroom.store.changes import Changes, Feed, Subscription
+from greenroom.store.changes import Changes, Feed, Listener, Subscription
 from greenroom.store.fenced import Clock
 from greenroom.store.mirror import Mirror
 from greenroom.store.prefix_follower import PrefixFollower
@@ -30,15 +30,20 @@ class Follower:
         self._synced_since: datetime | None = None
         self._why_not = "the reserved area was not read yet"
         self._revision = 0
+        self._syncs = 0
         prefixes = sorted({template.prefix for template in gated_keys.instance_records})
+        self._address_revisions = dict.fromkeys(prefixes, 0)
         addresses = [PrefixFollower(upstream, prefix, _Addresses(self, prefix), log=log) for prefix in prefixes]
         self._followers = [PrefixFollower(upstream, ROOT, _Reserved(self), log=log), *addresses]
 
     async def run(self) -> None:
-        """Follows until cancelled."""
-        async with asyncio.TaskGroup() as tasks:
-            for follower in self._followers:
-                tasks.create_task(follower.run())
+        """Follows until cancelled; from then on the mirror only grows old, and nobody is to take it for more."""
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                for follower in self._followers:
+                    tasks.create_task(follower.run())
+        finally:
+            self.went_away("the proxy is stopping")
 
     @property
     def ready(self) -> bool:
@@ -56,6 +61,16 @@ class Follower:
         return self._revision
 
     @property
+    def syncs(self) -> int:
+        """How often the reserved area was read as a whole: between two such readings anything may have happened."""
+        return self._syncs
+
+    @property
+    def address_revisions(self) -> Mapping[bytes, int]:
+        """As `revision`, for each prefix under which workers say their address; it goes on more slowly."""
+        return self._address_revisions
+
+    @property
     def no_rejection_before(self) -> datetime:
         """Until when no deadline is held against anyone: verdicts may be on their way after a start or an outage."""
         return grace_end(self._synced_since or self._clock())
@@ -63,6 +78,10 @@ class Follower:
     def subscribe(self) -> AbstractContextManager[Subscription]:
         """What changes in the mirror from here on."""
         return self._feed.subscribe()
+
+    def told(self, listener: Listener) -> AbstractContextManager[None]:
+        """The same for one that keeps changes in a way of its own."""
+        return self._feed.told(listener)
 
     async def wait_ready(self) -> None:
         """Returns once the mirror is whole."""
@@ -74,6 +93,7 @@ class Follower:
         """The reserved area was read as a whole."""
         self._synced_since = self._synced_since or self._clock()
         self._revision = revision
+        self._syncs += 1
         self._feed.publish(changes)
 
     def moved_on(self, changes: Changes, revision: int) -> None:
@@ -81,8 +101,9 @@ class Follower:
         self._revision = max(self._revision, revision)
         self._feed.publish(changes)
 
-    def addresses_changed(self, changes: Changes) -> None:
-        """Workers' addresses."""
+    def addresses_changed(self, changes: Changes, prefix: bytes, revision: int) -> None:
+        """Workers' addresses under one prefix, as of `revision`."""
+        self._address_revisions[prefix] = revision
         self._feed.publish(changes)
 
     def went_away(self, reason: str) -> None:
@@ -103,10 +124,10 @@ class _Reserved:
         self._follower = follower
 
     def replace(self, kvs: Sequence[kv_pb2.KeyValue], revision: int) -> None:
-        self._follower.synced(self._follower.mirror.replace(kvs), revision)
+        self._follower.synced(self._follower.mirror.replace(kvs, revision), revision)
 
     def apply(self, events: Sequence[kv_pb2.Event], revision: int) -> None:
-        self._follower.moved_on(self._follower.mirror.apply(events), revision)
+        self._follower.moved_on(self._follower.mirror.apply(events), _reached(events, revision))
 
     def away(self, reason: str) -> None:
         self._follower.went_away(reason)
@@ -119,10 +140,17 @@ class _Addresses:
         self._follower, self._prefix = follower, prefix
 
     def replace(self, kvs: Sequence[kv_pb2.KeyValue], revision: int) -> None:
-        self._follower.addresses_changed(self._follower.mirror.replace_addresses(self._prefix, kvs))
+        changes = self._follower.mirror.replace_addresses(self._prefix, kvs)
+        self._follower.addresses_changed(changes, self._prefix, revision)
 
     def apply(self, events: Sequence[kv_pb2.Event], revision: int) -> None:
-        self._follower.addresses_changed(self._follower.mirror.apply_addresses(events))
+        changes = self._follower.mirror.apply_addresses(events)
+        self._follower.addresses_changed(changes, self._prefix, _reached(events, revision))
 
     def away(self, reason: str) -> None:
         return
+
+
+def _reached(events: Sequence[kv_pb2.Event], revision: int) -> int:
+    """Up to where everything is known. etcd splits a long backlog, and each part names the revision of the whole."""
+    return events[-1].kv.mod_revision if events else revision

@@ -16,7 +16,11 @@ from greenroom.store.backoff import Backoff
 from greenroom.store.upstream import Upstream, WatchStream, why
 
 PAGE_KEYS = 100
-"""Keys a Range: held cards can have hundreds of KiB each."""
+"""Keys of the first Range: held cards can have hundreds of KiB each."""
+PAGE_BYTES = 1024 * 1024
+"""What further ones come to, as far as the page before tells: each costs a round trip, long on a busy machine."""
+FEWEST_PAGE_KEYS, MOST_PAGE_KEYS = 10, 500
+"""Whatever the page before tells: the next keys can be others."""
 RANGE_SECONDS = 30.0
 """Longer for one page is an etcd that is away."""
 NEEDS_LEADER = (("hasleader", "true"),)
@@ -88,10 +92,17 @@ class PrefixFollower:
                 events = []
 
 
-async def read_prefix(upstream: Upstream, prefix: bytes) -> tuple[list[kv_pb2.KeyValue], int]:
-    """Everything under the prefix, read in pages of one and the same revision, and that revision."""
+async def read_prefix(
+    upstream: Upstream, prefix: bytes, *, revision: int = 0, keys_only: bool = False
+) -> tuple[list[kv_pb2.KeyValue], int]:
+    """Everything under the prefix, read in pages of one and the same revision, and that revision.
+
+    As of now where none is given; AioRpcError OUT_OF_RANGE for one that etcd does not have.
+    """
     kvs: list[kv_pb2.KeyValue] = []
-    request = rpc_pb2.RangeRequest(key=prefix, range_end=prefix_end(prefix), limit=PAGE_KEYS)
+    request = rpc_pb2.RangeRequest(
+        key=prefix, range_end=prefix_end(prefix), limit=PAGE_KEYS, revision=revision, keys_only=keys_only
+    )
     while True:
         page = await upstream.range(request, timeout_seconds=RANGE_SECONDS)
         kvs.extend(page.kvs)
@@ -99,6 +110,13 @@ async def read_prefix(upstream: Upstream, prefix: bytes) -> tuple[list[kv_pb2.Ke
         if not page.more:
             return kvs, request.revision
         request.key = page.kvs[-1].key + b"\0"
+        request.limit = page_keys(page)
+
+
+def page_keys(before: rpc_pb2.RangeResponse) -> int:
+    """How many keys to ask for after a page that was not empty."""
+    fitting = PAGE_BYTES * len(before.kvs) // before.ByteSize()
+    return max(FEWEST_PAGE_KEYS, min(fitting, MOST_PAGE_KEYS))
 
 
 async def _read(stream: WatchStream) -> rpc_pb2.WatchResponse:

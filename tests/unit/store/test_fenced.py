@@ -13,7 +13,6 @@ from greenroom.core.verdicts import Effect, Unchanged, reconcile
 from greenroom.errors import FenceContended
 from greenroom.pb.etcd import rpc_pb2
 from greenroom.store.fenced import CarriedOut, carry_out
-from greenroom.store.upstream import Metadata
 from tests.support.control_side import MovableClock
 from tests.support.mirroring import ONE, held, unconnected
 from tests.support.model_etcd import ModelEtcd
@@ -34,10 +33,8 @@ class LosesAnswers(ModelUpstream):
         super().__init__(etcd)
         self.left = count
 
-    async def txn(
-        self, request: rpc_pb2.TxnRequest, *, metadata: Metadata = (), timeout_seconds: float | None = None
-    ) -> rpc_pb2.TxnResponse:
-        answer = await super().txn(request, metadata=metadata, timeout_seconds=timeout_seconds)
+    async def txn(self, request: rpc_pb2.TxnRequest, *, timeout_seconds: float | None = None) -> rpc_pb2.TxnResponse:
+        answer = await super().txn(request, timeout_seconds=timeout_seconds)
         if request.compare and self.left:
             self.left -= 1
             raise grpc.aio.AioRpcError(grpc.StatusCode.UNAVAILABLE, details="connection reset")

@@ -79,6 +79,52 @@ async def test_subscribers_learn_of_changes_addresses_and_outages() -> None:
         assert (await changes.next()).everything
 
 
+async def test_it_is_known_up_to_the_newest_event_and_not_to_where_the_header_says() -> None:
+    """etcd splits the backlog of a watch that lagged; each part's header names the store's revision, not the part's."""
+    follower = fed_follower([])
+    _Reserved(follower).apply([put_event(*_pair(ONE), revision=11)], 500)
+    assert follower.revision == 11
+    _Reserved(follower).apply([], 500)
+    assert follower.revision == 500
+    addresses = _Addresses(follower, b"v1/instances/")
+    addresses.replace([], 9)
+    assert follower.address_revisions == {b"v1/instances/": 9}
+    addresses.apply([put_event(instance_record_key(ONE), b"", revision=13)], 500)
+    assert follower.address_revisions == {b"v1/instances/": 13}
+
+
+async def test_each_fresh_reading_is_counted() -> None:
+    follower = fed_follower([])
+    before = follower.syncs
+    _Reserved(follower).apply([], 11)
+    assert follower.syncs == before
+    follower.went_away("gone")
+    _Reserved(follower).replace([], 12)
+    assert follower.syncs == before + 1
+
+
+async def test_once_it_ends_the_mirror_is_not_taken_for_fresh() -> None:
+    follower = fed_follower([])
+    running = asyncio.ensure_future(follower.run())
+    await asyncio.sleep(0)
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+    assert follower.why_not_ready == "etcd cannot be followed: the proxy is stopping"
+
+
+async def test_a_listener_is_told_at_once() -> None:
+    follower, heard = fed_follower([]), []
+
+    class Keeps:
+        def add(self, changes: object) -> None:
+            heard.append(changes)
+
+    with follower.told(Keeps()):
+        follower.went_away("gone")
+    assert len(heard) == 1
+
+
 async def test_readiness_is_waited_for() -> None:
     follower = fed_follower()
     with pytest.raises(TimeoutError):

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from greenroom.pb.etcd import kv_pb2, rpc_pb2
-from greenroom.store.prefix_follower import PrefixFollower, _read, _watch_request, _WatchEndedError
+from greenroom.store.prefix_follower import PrefixFollower, _read, _watch_request, _WatchEndedError, page_keys
 from tests.support.control_side import EventLog
 from tests.support.mirroring import put_event, unconnected
 
@@ -73,3 +73,10 @@ def test_a_watch_asks_for_the_whole_prefix_in_fragments_and_with_progress() -> N
     create = _watch_request(b"\x01greenroom/", 11).create_request
     assert (create.key, create.range_end, create.start_revision) == (b"\x01greenroom/", b"\x01greenroom0", 11)
     assert (create.fragment, create.progress_notify, create.prev_kv) == (True, True, False)
+
+
+@pytest.mark.parametrize(("value_bytes", "keys"), [(0, 500), (1_700, 500), (5_000, 200), (700 * 1024, 10)])
+def test_a_page_is_as_long_as_the_one_before_lets_expect(value_bytes: int, keys: int) -> None:
+    """A fleet's small cards take a few round trips; of large ones not hundreds of MiB are asked for at once."""
+    page = rpc_pb2.RangeResponse(kvs=[kv_pb2.KeyValue(key=b"k", value=b"x" * value_bytes)] * 100)
+    assert page_keys(page) == pytest.approx(keys, rel=0.1)
