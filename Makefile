@@ -34,8 +34,8 @@ protos: environment ## generate proxy/greenroom/pb from protos/
 races: etcd ## two proxies, releases and writes racing (ROUNDS=10000)
 	@$(WITH_ETCD) ROUNDS=$(ROUNDS) $(PYTHON) -m tests.faults.races
 
-bench: etcd ## what the relay costs a call, side by side with haproxy
-	@$(WITH_ETCD) $(PYTHON) -m tests.bench.relay_cost
+bench: etcd ## side by side with direct etcd, grpc-proxy and haproxy (ARGS="--quick", "--copy")
+	@$(WITH_ETCD) $(PYTHON) -m tests.bench $(ARGS)
 
 clean: ## remove what the targets above made here (not the caches in the home folder)
 	rm -rf .venv .venv.lock build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
