@@ -1,7 +1,8 @@
 """`make test`: sets up what the rings need, runs them from the fastest to the slowest, and says what was left out.
 
-The rule: a part that GREENROOM_REQUIRE names and that cannot be had fails the run before it starts, unless the package
-registry does not answer at all: then its tests are skipped, and that is the last thing printed.
+The tests of etcd's semantics run once more on each further version of etcd that can be had. The rule: a part that
+GREENROOM_REQUIRE names and that cannot be had fails the run before it starts, unless the package registry does not
+answer at all: then its tests are skipped, and that is the last thing printed.
 """
 
 from __future__ import annotations
@@ -10,24 +11,37 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from types import MappingProxyType
 
+import setup_clients
 import setup_dynamo
 import setup_etcd
 import setup_etcd3_py
+import setup_etcd_versions
 from setup_common import ENVIRONMENT, ROOT, SetupError
+from setup_etcd_versions import EtcdVersion
 
 RINGS = ("unit", "property", "integration", "clients", "faults", "e2e")
 PARTS: dict[str, Callable[[], Path]] = {
     "etcd": lambda: setup_etcd.ensure("etcd"),
     "etcdctl": lambda: setup_etcd.ensure("etcdctl"),
     "etcd3-py": setup_etcd3_py.ensure,
+    "aetcd": setup_clients.ensure_aetcd,
+    "etcd-client-py": setup_clients.ensure_etcd_client_py,
+    "npm-etcd3": setup_clients.ensure_npm_etcd3,
     "dynamo": setup_dynamo.ensure,
 }
 # Nothing but the unit tests works without an etcd.
 ALWAYS_REQUIRED = frozenset({"etcd"})
 SLOWEST_SHOWN = 10
+ETCD_TESTS = "tests/integration/etcd"
+"""What runs on every version."""
+INTERRUPTED = 2
+"""pytest's exit code after Ctrl-C."""
+NOTHING_COLLECTED = 5
+"""pytest's exit code where the options leave no test; for the further versions that is no failure."""
 
 
 def main() -> int:
@@ -44,6 +58,8 @@ def main() -> int:
     if fatal:
         return 1
     code = run_pytest(required - set(absent), sys.argv[1:])
+    if code != INTERRUPTED and on_all_versions(sys.argv[1:]):
+        code = run_versions(required - set(absent), sys.argv[1:], absent) or code
     print(f"total {time.monotonic() - started:.0f} s, set-up included")
     for part, error in absent.items():
         print(f"NOT TESTED: {part}{' (required)' if part in required else ''}: {error}")
@@ -65,17 +81,51 @@ def is_fatal(part: str, error: SetupError, required: set[str]) -> bool:
     return part in ALWAYS_REQUIRED or (part in required and not error.unreachable)
 
 
-def run_pytest(required: set[str], arguments: list[str]) -> int:
-    """`arguments` replace the rings where they name tests; options come on top of them."""
+def on_all_versions(arguments: list[str]) -> bool:
+    """Whether the run is about everything: no tests are named, and no etcd."""
+    return not names_tests(arguments) and not os.environ.get("GREENROOM_ETCD")
+
+
+def names_tests(arguments: list[str]) -> bool:
+    return any(not argument.startswith("-") for argument in arguments)
+
+
+def run_versions(required: set[str], arguments: list[str], absent: dict[str, SetupError]) -> int:
+    """The exit code of the first version that failed, 0 for none; adds the versions that cannot be had to `absent`."""
+    found, missing = setup_etcd_versions.ensure_all()
+    absent.update({f"etcd of {source}": error for source, error in missing.items()})
+    default = setup_etcd.version(setup_etcd.ensure("etcd"))
+    said, failure = [], 0
+    for each in found:
+        if setup_etcd.version(each.etcd) != default:
+            started = time.monotonic()
+            code = run_version(each, required, arguments)
+            said.append(f"etcd {each.name}: {'FAILED' if code else 'passed'} in {time.monotonic() - started:.0f} s")
+            failure = failure or code
+    print("\n".join(said))
+    return failure
+
+
+def run_version(each: EtcdVersion, required: set[str], arguments: list[str]) -> int:
+    print(f"\n{ETCD_TESTS} on etcd {each.name}", flush=True)
+    environment = {"GREENROOM_ETCD": str(each.etcd), "GREENROOM_ETCDCTL": str(each.etcdctl)}
+    # Which tests failed last is remembered for the default etcd only.
+    code = run_pytest(required, ["--quiet", "-p", "no:cacheprovider", *arguments, ETCD_TESTS], environment)
+    return 0 if code == NOTHING_COLLECTED else code
+
+
+def run_pytest(required: set[str], arguments: list[str], more: Mapping[str, str] = MappingProxyType({})) -> int:
+    """`arguments` replace the rings where they name tests; options come on top. `more` is for the environment."""
     rings = [f"tests/{ring}" for ring in RINGS if (ROOT / "tests" / ring).is_dir()]
-    named = any(not argument.startswith("-") for argument in arguments)
     command = [str(ENVIRONMENT / "bin" / "python"), "-m", "pytest", f"--durations={SLOWEST_SHOWN}"]
     environment = {
         **os.environ,
         "PATH": setup_etcd.path_with_etcd(),
         "GREENROOM_REQUIRE": ",".join(sorted(required - ALWAYS_REQUIRED)),
+        **more,
     }
-    return subprocess.run([*command, *arguments, *([] if named else rings)], cwd=ROOT, env=environment).returncode
+    named = [] if names_tests(arguments) else rings
+    return subprocess.run([*command, *arguments, *named], cwd=ROOT, env=environment).returncode
 
 
 if __name__ == "__main__":

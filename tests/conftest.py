@@ -3,7 +3,7 @@
 The rule: a fixture gives real things (an etcd process, a client, etcdctl) and leaves nothing behind.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import ExitStack
 
 import pytest
@@ -16,9 +16,32 @@ from tests.support.endpoints import (
     launched_proxy,
     wipe_beside_proxies,
 )
-from tests.support.etcd import Etcd
+from tests.support.etcd import Etcd, etcd_version, find_etcd
 from tests.support.etcdctl import Etcdctl, find_etcdctl
 from tests.support.observer import Observer
+
+
+def pytest_report_header() -> str:
+    """Runs on several etcds follow each other; each says which one it is on."""
+    return f"etcd: {which_etcd()}"
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """A failure tells the version too, since it may be one of that version alone."""
+    report = yield
+    if report.failed:
+        report.sections.append(("etcd", which_etcd()))
+    return report
+
+
+def which_etcd() -> str:
+    """The unit ring needs none."""
+    try:
+        binary = find_etcd()
+    except AssertionError as error:
+        return str(error)
+    return f"{'.'.join(map(str, etcd_version(binary)))} at {binary}"
 
 
 @pytest.fixture(scope="session")

@@ -11,8 +11,13 @@ from greenroom.pb.etcd import kv_pb2, rpc_pb2, rpc_pb2_grpc
 from tests.support.watching import WatchLog
 
 CALL_SECONDS = 20
-# etcd has no limit of its own on what it answers; the tests want to see it all.
-CHANNEL_OPTIONS = (("grpc.max_receive_message_length", -1), ("grpc.enable_http_proxy", 0))
+# etcd has no limit of its own on what it answers; the tests want to see it all. And grpc would let all clients of an
+# address share one connection, whatever one of them does to it.
+CHANNEL_OPTIONS = (
+    ("grpc.max_receive_message_length", -1),
+    ("grpc.enable_http_proxy", 0),
+    ("grpc.use_local_subchannel_pool", 1),
+)
 EVERYTHING = (b"\0", b"\0")
 
 Compare = rpc_pb2.Compare

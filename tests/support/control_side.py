@@ -59,6 +59,9 @@ class EventLog:
     def warning(self, event: str, **values: Any) -> None:
         self.events.append({"event": event, "level": "warning", **self.bound, **values})
 
+    def error(self, event: str, **values: Any) -> None:
+        self.events.append({"event": event, "level": "error", **self.bound, **values})
+
     def exception(self, event: str, **values: Any) -> None:
         self.events.append({"event": event, "level": "error", **self.bound, **values})
 

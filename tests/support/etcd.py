@@ -11,6 +11,8 @@ import signal
 import socket
 import subprocess
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Self
 
@@ -96,6 +98,15 @@ class Etcd:
         except (AssertionError, grpc.RpcError) as error:
             raise AssertionError(f"etcd did not start: {error}\n{self.log_tail()}") from error
 
+    def restore(self, snapshot: Path, etcdctl: str) -> None:
+        """Lays the data of a snapshot into the folder of an etcd that was not started yet, as of a new cluster."""
+        peer = self._peer_url
+        command = [etcdctl, "snapshot", "restore", str(snapshot), f"--data-dir={self.folder / 'data'}", "--name=one"]
+        command += [f"--initial-cluster=one={peer}", f"--initial-advertise-peer-urls={peer}"]
+        environment = {**_environment(), "ETCDCTL_API": "3"}
+        done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=START_SECONDS)
+        assert done.returncode == 0, f"not restored: {done.stderr}"
+
     def stop(self) -> None:
         """In good order, as an operator does it."""
         self._end(signal.SIGTERM)
@@ -106,8 +117,9 @@ class Etcd:
 
     def pause(self) -> None:
         """Keeps its connections and answers nothing, as a stalled machine does it."""
-        assert self.child is not None
-        self.child.send_signal(signal.SIGSTOP)
+        os.kill(self.pid, signal.SIGSTOP)
+        # Its threads stop one by one, and until the last of them has it may still answer.
+        os.waitid(os.P_PID, self.pid, os.WSTOPPED | os.WNOWAIT)
 
     def resume(self) -> None:
         assert self.child is not None
@@ -132,8 +144,12 @@ class Etcd:
     def _log_path(self) -> Path:
         return self.folder / "etcd.log"
 
+    @property
+    def _peer_url(self) -> str:
+        return f"http://127.0.0.1:{self.peer_port}"
+
     def _command(self) -> list[str]:
-        peer = f"http://127.0.0.1:{self.peer_port}"
+        peer = self._peer_url
         return [
             *(self.binary, "--name=one", f"--data-dir={self.folder / 'data'}"),
             *(f"--listen-client-urls={self.endpoint}", f"--advertise-client-urls={self.endpoint}"),
@@ -150,9 +166,11 @@ class Etcd:
 
     def _wait_answers(self) -> None:
         with self.client() as client:
-            client.maintenance.Status(rpc_pb2.StatusRequest(), timeout=START_SECONDS, wait_for_ready=True)
+            with _asking_who_is_there():
+                client.maintenance.Status(rpc_pb2.StatusRequest(), timeout=START_SECONDS, wait_for_ready=True)
             # A status is answered before the member leads itself; a linearizable read is not.
-            client.kv.Range(rpc_pb2.RangeRequest(key=b"ready", count_only=True), timeout=START_SECONDS)
+            with _asking_who_is_there():
+                client.kv.Range(rpc_pb2.RangeRequest(key=b"ready", count_only=True), timeout=START_SECONDS)
 
     def _end(self, number: signal.Signals) -> None:
         if self.child is None or self.child.poll() is not None:
@@ -160,6 +178,16 @@ class Etcd:
         self.child.send_signal(number)
         self.child.send_signal(signal.SIGCONT)
         self.child.wait(STOP_SECONDS)
+
+
+@contextmanager
+def _asking_who_is_there() -> Iterator[None]:
+    """With auth on, asking back is an answer, and comes after what was asked for was made ready."""
+    try:
+        yield
+    except grpc.RpcError as error:
+        if error.details() != "etcdserver: user name is empty":
+            raise
 
 
 def find_etcd() -> str:

@@ -43,7 +43,7 @@ class Greenroom(Process):
         self.http_url = f"http://{http}"
         command = [*PROGRAM, "serve", "--upstream", upstream, "--listen", listen]
         command += ["--control-listen", control, "--http-listen", http, *arguments]
-        super().__init__(name, command, folder, _environment())
+        super().__init__(name, command, folder, environment())
 
     def ready(self) -> None:
         self.wait_ready(self.is_ready, "says it is ready", timeout_seconds=READY_SECONDS)
@@ -55,7 +55,7 @@ class Greenroom(Process):
     def cli(self, *arguments: str) -> "subprocess.CompletedProcess[str]":
         """Runs `greenroom ...` against this proxy; the exit code is the caller's to judge."""
         command = [*PROGRAM, *arguments, "--control", self.control]
-        return subprocess.run(command, env=_environment(), capture_output=True, text=True, timeout=CLI_SECONDS)
+        return subprocess.run(command, env=environment(), capture_output=True, text=True, timeout=CLI_SECONDS)
 
     def must(self, *arguments: str) -> str:
         """As `cli`, for a command that has to succeed; returns what it printed."""
@@ -74,6 +74,6 @@ class Greenroom(Process):
         self.must("wait", instance, "--for", "released", "--timeout", "30s")
 
 
-def _environment() -> dict[str, str]:
+def environment() -> dict[str, str]:
     kept = {name: os.environ[name] for name in ("PATH", "HOME", "LANG") if name in os.environ}
     return {**kept, "PYTHONPATH": str(_ROOT / "proxy"), "PYTHONUNBUFFERED": "1", "NO_COLOR": "1", "COLUMNS": "200"}

@@ -9,8 +9,10 @@ from greenroom.core import record as records
 from greenroom.core.keyspace import InstanceId, Key, record_key, shadow_key
 from greenroom.core.record import Record
 from greenroom.pb.etcd import kv_pb2
+from greenroom.store.changes import Expired
 from greenroom.store.follower import Follower
 from greenroom.store.mirror import Mirror
+from greenroom.store.mirrored import MirroredInstance
 from greenroom.store.upstream import Upstream
 from tests.support.control_side import GATED, EventLog, MovableClock
 from tests.support.registering import card_key, card_value, held_record
@@ -42,6 +44,12 @@ def shadow_kv(instance: InstanceId, key: Key | None = None, value: bytes | None 
 def held(instance: InstanceId, record: Record | None = None) -> list[kv_pb2.KeyValue]:
     """Everything that the reserved area has of one held instance."""
     return [record_kv(instance, record), shadow_kv(instance)]
+
+
+def expired(instance: InstanceId, record: Record | None = None) -> Expired:
+    """A held instance whose lease ended."""
+    last = record or held_record(instance)
+    return Expired(MirroredInstance(instance, last, 7, frozenset({card_key(instance)}), None))
 
 
 def unconnected() -> Upstream:

@@ -62,6 +62,7 @@ def shown(
         ],
         first_held_time=at(-200),
         record_revision=7,
+        rollout_holds=[rollout_hold] if rollout_hold else [],
     )
 
 

@@ -16,7 +16,7 @@ import grpc
 
 from greenroom.errors import GreenroomError
 from greenroom.pb.etcd import rpc_pb2
-from greenroom.store.upstream import Metadata, Upstream
+from greenroom.store.upstream import Upstream
 from tests.faults.racing.words import Done, Ended, Fault, Round
 from tests.support.story import Operation
 
@@ -34,11 +34,9 @@ class CountingUpstream(Upstream):
 
     txns = 0
 
-    async def txn(
-        self, request: rpc_pb2.TxnRequest, *, metadata: Metadata = (), timeout_seconds: float | None = None
-    ) -> rpc_pb2.TxnResponse:
+    async def txn(self, request: rpc_pb2.TxnRequest, *, timeout_seconds: float | None = None) -> rpc_pb2.TxnResponse:
         self.txns += 1
-        return await super().txn(request, metadata=metadata, timeout_seconds=timeout_seconds)
+        return await super().txn(request, timeout_seconds=timeout_seconds)
 
 
 class Racer:

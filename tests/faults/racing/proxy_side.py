@@ -43,6 +43,7 @@ def _actors(racer: Racer, told: Round) -> list[Coroutine[Any, Any, None]]:
         ungated=lambda *_: None,
         opened=lambda _: None,
         fence_lost=racer.fence_lost,
+        denied=lambda _: None,
         advertise_url="http://127.0.0.1:2379",
     )
     return [RacingWorker(racer, handler, told).live(), Reporter(racer, told).live()]

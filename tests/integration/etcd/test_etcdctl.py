@@ -30,7 +30,7 @@ def ctl(etcd_or_proxy: Endpoint) -> Etcdctl:
 
 @contextmanager
 def running(ctl: Etcdctl, *arguments: str, log: Path) -> Iterator["subprocess.Popen[bytes]"]:
-    """A command that goes on until it is interrupted, as a person does it."""
+    """A command that goes on until it is told to end. Not by SIGINT: what runs in the background may ignore that."""
     command = [ctl.binary, f"--endpoints={ctl.endpoint}", *arguments]
     environment = {name: value for name, value in os.environ.items() if not name.startswith("ETCD")}
     with log.open("wb") as output:
@@ -40,7 +40,7 @@ def running(ctl: Etcdctl, *arguments: str, log: Path) -> Iterator["subprocess.Po
     try:
         yield child
     finally:
-        child.send_signal(signal.SIGINT)
+        child.send_signal(signal.SIGTERM)
         child.wait(20)
 
 

@@ -3,7 +3,7 @@
 import grpc
 import pytest
 
-from tests.support.endpoints import RESERVED, Endpoint, Proxy
+from tests.support.endpoints import Endpoint, Proxy
 from tests.support.waiting import wait_for
 from tests.support.workers import Worker
 
@@ -59,7 +59,7 @@ def test_revoking_leaves_nothing_of_a_held_worker(proxy: Proxy) -> None:
 def test_a_held_workers_keys_end_with_its_lease(proxy: Proxy) -> None:
     """A held worker is killed: etcd itself removes all of it, whether or not a proxy runs."""
     worker = proxy.held_worker(ttl_seconds=1)
-    wait_for(lambda: not proxy.public.prefix(RESERVED + b"held/").count, 10, "the shadow ends with the lease")
+    wait_for(lambda: not proxy.held(worker), 10, "the shadow ends with the lease")
     assert not proxy.has_record(worker)
     assert proxy.shown(worker) == []
 

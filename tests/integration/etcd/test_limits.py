@@ -4,7 +4,7 @@ import grpc
 import pytest
 
 from greenroom.pb.etcd import rpc_pb2
-from tests.support.client import RequestOp, get, put, version_is
+from tests.support.client import EtcdClient, RequestOp, get, put, version_is
 from tests.support.endpoints import Endpoint, Proxy
 from tests.support.workers import Worker
 
@@ -29,6 +29,33 @@ def test_a_request_beyond_etcds_size_is_refused_in_etcds_words(etcd_or_proxy: En
         assert refusal.value.code() is grpc.StatusCode.INVALID_ARGUMENT
         assert refusal.value.details() == REQUEST_TOO_LARGE
         assert worker.client.get(key) is None
+
+
+def test_the_largest_request_that_etcd_takes_passes_and_one_byte_more_does_not(proxy: Proxy) -> None:
+    """The size is etcd's to judge: it adds a few bytes of its own before it does."""
+
+    def is_taken(client: EtcdClient, size: int) -> bool:
+        try:
+            return bool(client.put(b"large", b"x" * size).header.revision)
+        except grpc.RpcError as error:
+            return error.details() != REQUEST_TOO_LARGE
+
+    taken, refused = 1535 * KIB, 1537 * KIB
+    while refused - taken > 1:
+        middle = (taken + refused) // 2
+        taken, refused = (middle, refused) if is_taken(proxy.public, middle) else (taken, middle)
+    assert is_taken(proxy.client, taken)
+    assert not is_taken(proxy.client, refused)
+
+
+def test_a_card_of_nearly_that_size_is_held_and_released(proxy: Proxy) -> None:
+    """What the proxy writes beside it, the record, keeps some room for what it can still grow by."""
+    worker = Worker(proxy.client)
+    card = b"x" * (1450 * KIB)
+    proxy.client.put(worker.card_key, card, worker.lease)
+    assert proxy.held(worker) == [worker.card_key]
+    assert proxy.control.pass_gates(worker.instance) == "RELEASED"
+    assert proxy.public.get(worker.card_key).value == card
 
 
 def test_a_large_range_passes(etcd_or_proxy: Endpoint) -> None:

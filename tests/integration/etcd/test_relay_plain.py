@@ -15,6 +15,7 @@ import pytest
 from greenroom.pb.etcd import rpc_pb2
 from greenroom.relay.calls import FORWARD_AS_IS, Answer, Decision, HandedOverCall, HandOver, Kind
 from greenroom.relay.server import RelayServer
+from greenroom.store.members import Members
 from tests.support.etcd import Etcd
 from tests.support.etcdctl import Etcdctl, find_etcdctl
 from tests.support.h2_peers import Notes
@@ -36,6 +37,9 @@ class HoldsSome:
         if path.startswith(KV.encode()):
             return Kind.UNARY
         return Kind.FORWARD if path.startswith(b"/etcdserverpb.") else Kind.REFUSE
+
+    def unknown(self, path: bytes) -> str:
+        return "unknown"
 
     def inspect(self, path: bytes, message: bytes) -> Decision:
         if path == f"{KV}Range".encode():
@@ -103,7 +107,7 @@ async def until(reached: Callable[[], bool]) -> None:
 async def relayed(*addresses: tuple[str, int]) -> AsyncIterator[Relayed]:
     handling, notes = Handling(), Notes()
     server = RelayServer(
-        inspector=HoldsSome(), handler=handling, observer=notes, upstreams=addresses, host="127.0.0.1", port=0
+        inspector=HoldsSome(), handler=handling, observer=notes, upstreams=Members(addresses), host="127.0.0.1", port=0
     )
     await server.start()
     async with grpc.aio.insecure_channel(f"127.0.0.1:{server.port}", options=UNLIMITED) as channel:

@@ -13,6 +13,7 @@ import pytest
 from greenroom.pb.etcd import rpc_pb2
 from tests.support.client import EVERYTHING
 from tests.support.endpoints import RESERVED, Endpoint, Proxy
+from tests.support.etcd import Etcd
 from tests.support.waiting import wait_for
 from tests.support.watching import WatchLog
 from tests.support.workers import Worker
@@ -199,3 +200,37 @@ def test_a_watch_that_etcd_ends_ends_with_its_reason(launch_proxy: Callable[...,
         error = log.wait_end()
     assert error is not None
     assert error.code() is grpc.StatusCode.UNAVAILABLE
+
+
+def test_a_watch_on_an_etcd_that_stops_in_good_order_ends_with_its_reason(
+    own_etcd_or_proxy: Endpoint,
+) -> None:
+    """An operator restarts etcd: a watch that ended without an error would be taken for one that has seen all."""
+    own_etcd_or_proxy.hold_somebody()
+    with own_etcd_or_proxy.client.watch() as log:
+        own_etcd_or_proxy.etcd.stop()
+        error = log.wait_end()
+    assert error is not None
+    assert error.code() is grpc.StatusCode.UNAVAILABLE
+
+
+@pytest.fixture
+def notifying_etcd(launch_etcd: Callable[..., Etcd]) -> Etcd:
+    """One that tells idle watches each 200 ms how far it is, instead of each 10 minutes."""
+    flag = "--experimental-watch-progress-notify-interval"
+    return launch_etcd(arguments=(f"{flag}=200ms",))
+
+
+def test_progress_is_told_to_watches_that_want_it(notifying_etcd: Etcd, launch_proxy: Callable[..., Proxy]) -> None:
+    """And to those alone. It comes with the store's revision, which held writes move too."""
+    proxy = launch_proxy(notifying_etcd)
+    for client in (proxy.public, proxy.client):
+        with client.watch(b"a", b"b", progress_notify=True) as log, client.watch(b"a", b"b") as other:
+            worker = Worker(proxy.client)
+            worker.register()
+            revision = proxy.public.revision()
+            log.wait_revision(revision)
+            assert [response.header.revision for response in log.responses if is_progress(response)][-1] == revision
+            log.wait_revision(proxy.public.put(b"a", b"1").header.revision)
+            other.wait_events(1)
+            assert not any(map(is_progress, other.responses))
