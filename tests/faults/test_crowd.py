@@ -104,12 +104,12 @@ async def test_five_thousand_clients_at_once_cost_little_and_leave_nothing(proxy
         full_bytes = resident_bytes(proxy)
         assert proxy_metric(proxy, "greenroom_connections") == before.connections + size
         assert full_bytes - empty_bytes <= size * KIB_A_CLIENT * KIB
-        await asyncio.gather(crowd.say(beat), other.call_all_at_once(CALLS))
+        await asyncio.gather(crowd.say(KEEP_ALIVE, beat), other.call_all_at_once(CALLS))
         assert crowd.lost == 0
         await crowd.leave()
         wait_kept(proxy, before)
         await crowd.grow(size, KEEP_ALIVE, beat)
-        await asyncio.gather(crowd.say(beat), other.call_all_at_once(CALLS))
+        await asyncio.gather(crowd.say(KEEP_ALIVE, beat), other.call_all_at_once(CALLS))
         assert resident_bytes(proxy) - empty_bytes <= size * KIB_A_CLIENT * KIB, "the second crowd needs more"
         assert proxy_metric(proxy, "greenroom_connections_opened_total") == opened + 2 * size, "somebody came again"
         await crowd.leave()
@@ -181,7 +181,7 @@ async def test_answers_that_nobody_reads_leave_room_for_everybody_elses(proxy: P
         for client in crowd.clients:
             for _ in range(120):
                 client.start(header_block(RANGE), read.SerializeToString(), end=True)
-        await crowd.until(crowd.clients, lambda client: client.ended > 0, "a refusal")
+        await crowd.until(crowd.clients, lambda client: client.is_over, "a refusal")
         found = await other.kv.Range(read, timeout=CALL_SECONDS)
         assert len(found.kvs[0].value) > 700 * KIB
         await other.call_all_at_once(CALLS)
