@@ -42,8 +42,7 @@ Effect = StartHandler | CancelHandler | Close
 
 _PASS = Phase.PASS
 _DECIDED = Phase.DECIDED
-_TOO_MANY_HANDLERS = Refuse(Code.RESOURCE_EXHAUSTED, "too many calls at once on this connection")
-_TOO_MANY_STREAMS = Refuse(Code.RESOURCE_EXHAUSTED, "too many calls at once on this connection")
+_TOO_MANY_CALLS = Refuse(Code.RESOURCE_EXHAUSTED, "too many calls at once on this connection")
 _TOO_MANY_HEADS = Refuse(Code.RESOURCE_EXHAUSTED, "too many bytes of metadata at once on this connection")
 # So many a connection may have without asking, and then it asks for as many more at a time.
 _STREAMS_AT_ONCE = 32
@@ -132,7 +131,7 @@ class Dialogue:
         if len(self.streams) > self.stream_room:
             more = min(_STREAMS_AT_ONCE, self.limits.streams - self.stream_room)
             if more <= 0 or not self.bounds.streams.take(more):
-                return _TOO_MANY_STREAMS
+                return _TOO_MANY_CALLS
             self.stream_room += more
         return None
 
@@ -249,7 +248,7 @@ class Dialogue:
     def _take_handler(self, stream: Stream, message_bytes: int) -> Refuse | None:
         """Count one handler and its message in, or say why not."""
         if not self.bounds.handlers.take(1):
-            return _TOO_MANY_HANDLERS
+            return _TOO_MANY_CALLS
         if not self.bounds.copies.take(message_bytes):
             self.bounds.handlers.give_back(1)
             return _TOO_MANY_BYTES
