@@ -35,8 +35,9 @@ from greenroom.processes import allow_many_open_files, can_bind, free_port
 from greenroom.relay.server import RelayServer
 from greenroom.serve.handlers import CallHandler
 from greenroom.serve.inspector import EtcdInspector
+from greenroom.serve.memory import Memory
 from greenroom.settings import Settings
-from greenroom.starting import credentials_of, start_errors
+from greenroom.starting import ask_for_leader, credentials_of, start_errors, through_elections
 from greenroom.store.follower import Follower
 from greenroom.store.members import Address as MemberAddress
 from greenroom.store.members import address_text
@@ -147,9 +148,7 @@ class _Start:
         upstream = Upstream(members, credentials_of(self.settings, self.log))
         self.stack.push_async_callback(upstream.close)
         prober = await self._prober(upstream)
-        await upstream.log_in(timeout_seconds=START_SECONDS)
-        await refuse_small_role(upstream, gated_keys.prefixes)
-        await refuse_foreign_keys(upstream, timeout_seconds=START_SECONDS)
+        await through_elections(lambda: self._examine(upstream, gated_keys), log=self.log)
         follower = Follower(upstream, Mirror(gated_keys), gated_keys, clock=_now, log=self.log)
         metrics = self._metrics(follower.mirror)
         metrics.show_members(upstream.channels.members)
@@ -166,15 +165,22 @@ class _Start:
         readiness = Readiness((follower, presence, door), upstream)
         await self._control(upstream, follower, announcer, metrics, readiness)
         self.stack.push_async_callback(presence.close)
-        await presence.start()
+        await through_elections(presence.start, log=self.log)
         loops = (presence.run(), follower.run(), announcer.run(), reconciler.run())
         self.stack.push_async_callback(_ended, [self.background.create_task(loop) for loop in loops])
         await _synced(follower)
-        relay = await self._relay(upstream, gated_keys, announcer, metrics)
+        relay = await self._relay(upstream, Memory(lambda: follower.history), announcer, metrics)
         prober.on_leave(self._sent_away_by(relay))
         door.open()
         self.stack.callback(door.close)
         self._announce()
+
+    async def _examine(self, upstream: Upstream, gated_keys: GatedKeys) -> None:
+        """Whether etcd is one that can be served: it has a leader, lets the proxy in, and holds no foreign keys."""
+        await ask_for_leader(upstream)
+        await upstream.log_in(timeout_seconds=START_SECONDS)
+        await refuse_small_role(upstream, gated_keys.prefixes)
+        await refuse_foreign_keys(upstream, timeout_seconds=START_SECONDS)
 
     async def _prober(self, upstream: Upstream) -> Prober:
         """Running, and so far that it is known which member to start with."""
@@ -221,9 +227,8 @@ class _Start:
         http.start()
         self.stack.push_async_callback(_finish, http, self.background.create_task(http.run()))
 
-    async def _relay(
-        self, upstream: Upstream, gated_keys: GatedKeys, announcer: Announcer, metrics: Metrics
-    ) -> RelayServer:
+    async def _relay(self, upstream: Upstream, memory: Memory, announcer: Announcer, metrics: Metrics) -> RelayServer:
+        gated_keys = self.policy.gated_keys()
         handler = CallHandler(
             upstream.for_clients(),
             gated_keys,
@@ -233,6 +238,7 @@ class _Start:
             ungated=announcer.ungated,
             fence_lost=metrics.fence_lost,
             denied=self._denied,
+            memory=memory,
             advertise_url=self.settings.advertise_client_url or self.places.advertised_url,
         )
         relay = RelayServer(

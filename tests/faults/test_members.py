@@ -183,6 +183,24 @@ async def test_beside_a_member_that_is_cut_off_a_proxy_starts_and_serves(
             await members_are(proxy, cluster, 0, 1, 2)
 
 
+async def test_a_proxy_that_starts_while_there_is_no_leader_waits_for_one(cluster: Cluster, tmp_path: Path) -> None:
+    """A whole rack starts at once, and the proxy is faster than etcd's members are with their election."""
+    for place in (1, 2):
+        cluster.members[place].pause()
+    proxy = Greenroom(cluster.members[0].endpoint, tmp_path)
+    try:
+        proxy.spawn()
+        await asyncio.to_thread(
+            proxy.wait_ready, lambda: "upstream.without.leader" in proxy.log(), "says that it waits"
+        )
+        for place in (1, 2):
+            cluster.members[place].resume()
+        await asyncio.to_thread(proxy.ready)
+        assert proxy.log().count("upstream.without.leader") == 1
+    finally:
+        proxy.kill()
+
+
 def _error_of(work: Callable[[], object]) -> grpc.Call:
     """What a call ended with: raised, or given."""
     try:
@@ -218,6 +236,13 @@ class RawWatch:
         self.frames: list[Frame] = []
         self.watches = asyncio.Event()
 
+    async def until_watching(self, running: asyncio.Task[None]) -> None:
+        """Returns once the watch is there; AssertionError with all that was told where it does not come."""
+        watching = asyncio.create_task(self.watches.wait())
+        await asyncio.wait((running, watching), timeout=BACK_SECONDS, return_when=asyncio.FIRST_COMPLETED)
+        watching.cancel()
+        assert self.watches.is_set(), f"no watch, but {self.frames}"
+
     async def until_closed(self) -> None:
         host, _, port = self._address.rpartition(":")
         reader, writer = await asyncio.open_connection(host, int(port))
@@ -247,8 +272,7 @@ async def test_what_etcd_says_when_it_leaves_reaches_clients(
     proxy = launch_proxy(etcd)
     client = RawWatch(proxy.address)
     async with asyncio.TaskGroup() as tasks:
-        tasks.create_task(client.until_closed())
-        await asyncio.wait_for(client.watches.wait(), 10)
+        await client.until_watching(tasks.create_task(client.until_closed()))
         await asyncio.to_thread(etcd.stop)
     told = [int.from_bytes(frame.payload[:4], "big") for frame in client.frames if frame.kind == GOAWAY]
     if etcd.version >= (3, 5, 30):

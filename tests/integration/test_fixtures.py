@@ -2,13 +2,17 @@
 
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 
 import grpc
 import pytest
 
+from greenroom.pb.etcd import rpc_pb2_grpc
+from tests.support import steady
 from tests.support.client import EtcdClient, delete, get, mod_revision_is, put
 from tests.support.etcd import Etcd, etcd_version, find_etcd, wheel_binary
 from tests.support.etcdctl import Etcdctl
+from tests.support.ports import free_port
 from tests.support.waiting import wait_for
 
 
@@ -120,3 +124,19 @@ def test_lock_and_election_speak_as_our_protos_say(client: EtcdClient) -> None:
     assert election.Leader(election_pb2.LeaderRequest(name=b"e"), timeout=5).kv.value == b"still me"
     election.Resign(election_pb2.ResignRequest(leader=won), timeout=5)
     assert client.get(won.key) is None
+
+
+async def test_a_steady_client_is_told_how_a_stream_ended_between_two_of_its_requests() -> None:
+    """gRPC refuses to write to it, with an error that is none of a call's; the client must begin again all the same."""
+    async with grpc.aio.insecure_channel(f"127.0.0.1:{free_port()}") as channel:
+        keep_alive = rpc_pb2_grpc.LeaseStub(channel).LeaseKeepAlive()
+        watch = rpc_pb2_grpc.WatchStub(channel).Watch()
+        assert {await keep_alive.code(), await watch.code()} == {grpc.StatusCode.UNAVAILABLE}
+        over = SimpleNamespace(LeaseKeepAlive=lambda: keep_alive, Watch=lambda: watch)
+        for work in (
+            steady._keep_alive(over, steady.Lease(1, 0.0)),
+            steady._watch(over, b"any", steady.Watched(), {}),
+        ):
+            with pytest.raises(grpc.aio.AioRpcError) as caught:
+                await work
+            assert caught.value.code() is grpc.StatusCode.UNAVAILABLE

@@ -144,7 +144,7 @@ async def _keep_alive(stub: Any, lease: Lease) -> None:
     call.add_done_callback(lambda _: over.set())
     try:
         while not lease.is_lost:
-            await call.write(rpc_pb2.LeaseKeepAliveRequest(ID=lease.id))
+            await _write_to(call, rpc_pb2.LeaseKeepAliveRequest(ID=lease.id))
             answer = await call.read()
             if answer is grpc.aio.EOF:
                 return
@@ -156,6 +156,12 @@ async def _keep_alive(stub: Any, lease: Lease) -> None:
                 await call.read()
     finally:
         call.cancel()
+
+
+async def _write_to(call: Any, request: Any) -> None:
+    """Writes to a stream. Of one that has ended the next reading tells how: gRPC's own error here says nothing."""
+    with suppress(asyncio.InvalidStateError):
+        await call.write(request)
 
 
 async def _write(stub: Any, prefix: bytes, every_seconds: float, written: Written) -> NoReturn:
@@ -179,7 +185,7 @@ async def _watch(stub: Any, prefix: bytes, watched: Watched, options: Any) -> No
     call = stub.Watch()
     watched.streams += 1
     try:
-        await call.write(rpc_pb2.WatchRequest(create_request=create))
+        await _write_to(call, rpc_pb2.WatchRequest(create_request=create))
         while (answer := await call.read()) is not grpc.aio.EOF:
             assert not answer.canceled, f"a watch was cancelled: {answer}"
             for event in answer.events:

@@ -15,6 +15,7 @@ from .core import RelayCore
 from .heads import KnownHeads
 from .limits import Limits, Totals
 from .rounds import TURN_SECONDS, Rounds
+from .turns import Turns
 
 # Unacknowledged bytes to upstream for that long mean that it is gone without a word.
 _UPSTREAM_USER_TIMEOUT_MILLISECONDS = 15_000
@@ -64,8 +65,11 @@ class RelayServer:
         self._asked_port = port
         self._limits = limits or Limits()
         self._totals = Totals(self._limits)
+        self._turns = Turns(self._limits.process_handlers_at_work, self._limits.handler_turn_seconds)
         self._known = KnownHeads(inspector.kind)
         self._away_until = float("-inf")
+        # When a dial told last whether any can be reached. One that began before that has nothing new to tell.
+        self._told_at = float("-inf")
         # With the address that each is joined to, or is being joined to.
         self._connections: dict[Connection, Address | None] = {}
         self._rounds = Rounds()
@@ -166,7 +170,7 @@ class RelayServer:
             totals=self._totals,
             known=self._known,
         )
-        return Connection(core, self._handler, self._observer, self._limits, self._spawn, self._forget)
+        return Connection(core, self._handler, self._observer, self._limits, self._turns, self._spawn, self._forget)
 
     def _forget(self, connection: Connection) -> None:
         self._connections.pop(connection, None)
@@ -176,6 +180,7 @@ class RelayServer:
             self._all_gone.set()
 
     async def _dial(self, connection: Connection) -> None:
+        began = asyncio.get_running_loop().time()
         with connection.guarded():
             for address in self._upstreams.in_order():
                 if connection.closed:
@@ -183,9 +188,16 @@ class RelayServer:
                 # Before it is joined: the address may turn out bad meanwhile.
                 self._connections[connection] = address
                 if await self._dialled(connection, address):
+                    self._told(away_seconds=0.0)
                     return
-            self._away_until = asyncio.get_running_loop().time() + _AWAY_SECONDS
+            # Else it is late with its news: whoever is let in now may be let in by an upstream that is back.
+            if began >= self._told_at:
+                self._told(away_seconds=_AWAY_SECONDS)
             connection.close("no upstream can be reached")
+
+    def _told(self, *, away_seconds: float) -> None:
+        self._told_at = asyncio.get_running_loop().time()
+        self._away_until = self._told_at + away_seconds
 
     async def _dialled(self, connection: Connection, address: Address) -> bool:
         loop = asyncio.get_running_loop()

@@ -8,7 +8,7 @@ may do what it asks for: nothing is decided, nor opened or said, for one that ma
 import asyncio
 import random
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime
 
 import grpc
@@ -62,7 +62,7 @@ class GatedWrites:
     ungated: Callable[[InstanceId, GatedEntry], None]
     fence_lost: Callable[[], None]
     denied: Callable[[InstanceId], None]
-    memory: Memory = field(default_factory=Memory)
+    memory: Memory
 
     async def carry_out(
         self, txn: rpc_pb2.TxnRequest, uses: Uses, metadata: Metadata, timeout_seconds: float | None

@@ -18,6 +18,7 @@ from greenroom.errors import GreenroomError, NotReady
 from greenroom.pb.etcd import rpc_pb2
 from greenroom.relay.calls import Answer, HandedOverCall, Metadata
 from greenroom.serve.gated_writes import GatedWrites
+from greenroom.serve.memory import Memory
 from greenroom.serve.work import GatedCall, PlainCall
 from greenroom.store.credentials import for_itself
 from greenroom.store.upstream import Calls, Upstream
@@ -53,12 +54,13 @@ class CallHandler:
         ungated: Callable[[InstanceId, GatedEntry], None],
         fence_lost: Callable[[], None],
         denied: Callable[[InstanceId], None],
+        memory: Memory,
         advertise_url: str,
     ) -> None:
         self._upstream = upstream
         self._gated_keys = gated_keys
         self._advertise_url = advertise_url
-        self._writes = GatedWrites(upstream, gated_keys, policy, clock, opened, ungated, fence_lost, denied)
+        self._writes = GatedWrites(upstream, gated_keys, policy, clock, opened, ungated, fence_lost, denied, memory)
 
     async def __call__(self, call: HandedOverCall) -> Answer:
         """The answer to one call; never raises for anything that etcd or a rule said."""

@@ -66,6 +66,14 @@ class Follower:
         return self._syncs
 
     @property
+    def history(self) -> int | None:
+        """The number of the latest such reading, for as long as nothing of what came after it was missed; else None.
+
+        An etcd that is set back to a backup ends every watch. So whatever was seen under one number is of one history.
+        """
+        return self._syncs if self.ready else None
+
+    @property
     def address_revisions(self) -> Mapping[bytes, int]:
         """As `revision`, for each prefix under which workers say their address; it goes on more slowly."""
         return self._address_revisions

@@ -12,14 +12,22 @@ Address = tuple[str, int]
 FAILURES = 2
 FAILING_SECONDS = 2.0
 """So often and so long in a row: an answer that got lost, or an election, is no reason to disconnect anybody."""
+STEADY_SECONDS = 5.0
+"""A member that was bad answers for so long without a failure before anybody is sent to it from another one.
+
+One that is slow half of the time would have its clients sent away, and others sent to it, again and again; and where
+the whole cluster was away, so much later than the first of its members may the others come back.
+"""
 
 
 class Standing(IntEnum):
     """What is known of a member. The smaller, the better."""
 
     GOOD = 0
-    UNKNOWN = 1
-    BAD = 2
+    RETURNING = 1
+    """It was bad and answers again, not yet for long."""
+    UNKNOWN = 2
+    BAD = 3
 
 
 class _Member:
@@ -47,9 +55,14 @@ class Members:
     def answered(self, address: Address, now: float) -> None:
         """It proved itself."""
         member = self._members[address]
-        if member.standing is not Standing.GOOD or member.failures:
+        if member.standing is Standing.UNKNOWN or member.failures:
             member.since = now
-        member.standing, member.failures, member.reason = Standing.GOOD, 0, "answers"
+        member.failures = 0
+        was_bad = member.standing in (Standing.BAD, Standing.RETURNING)
+        if was_bad and now - member.since < STEADY_SECONDS:
+            member.standing, member.reason = Standing.RETURNING, "answers again, not yet for long"
+        else:
+            member.standing, member.reason = Standing.GOOD, "answers"
 
     def failed(self, address: Address, reason: str, *, asked: float, now: float) -> None:
         """It did not prove itself when `asked`."""
@@ -78,7 +91,8 @@ class Members:
     def is_to_be_left(self, address: Address, asked: float) -> bool:
         """Whether it is bad and another one is good, and was so already when this one was `asked` in vain.
 
-        When a cluster comes back its members answer one after the other: that is no reason to leave the slower ones.
+        When a cluster comes back its members answer one after the other, and the first of them is good only when the
+        slower ones had their time. One that missed an answer or two, as in an election, is good from its next one on.
         """
         if self.standing(address) is not Standing.BAD:
             return False
@@ -90,7 +104,7 @@ class Members:
         return {address_text(address): self._members[address].reason for address in self.addresses}
 
     def up(self) -> dict[str, bool]:
-        """For monitoring: whether each member has proved itself and did not fail since, by its address."""
+        """For monitoring: whether each member is known to be good, by its address."""
         return {address_text(address): self.standing(address) is Standing.GOOD for address in self.addresses}
 
 

@@ -24,7 +24,7 @@ FEWEST_PAGE_KEYS, MOST_PAGE_KEYS = 10, 500
 RANGE_SECONDS = 30.0
 """Longer for one page is an etcd that is away."""
 NEEDS_LEADER = (("hasleader", "true"),)
-"""etcd ends a watch on a member that lost its leader instead of leaving it silent."""
+"""A member without a leader says so at once, where it would leave a watch in silence, and a read for seconds."""
 
 
 class Sink(Protocol):
@@ -73,7 +73,7 @@ class PrefixFollower:
         kvs, revision = await read_prefix(self._upstream, self._prefix)
         async with self._upstream.watch(metadata=NEEDS_LEADER) as stream:
             await stream.write(_watch_request(self._prefix, revision + 1))
-            await _read(stream)
+            _check_goes_on(await _read(stream), revision)
             self._is_away = False
             self._sink.replace(kvs, revision)
             self._log.info("follower.synced", revision=revision, keys=len(kvs))
@@ -127,6 +127,15 @@ async def _read(stream: WatchStream) -> rpc_pb2.WatchResponse:
         said = answer.cancel_reason or "no reason given"
         raise _WatchEndedError(f"compacted at {answer.compact_revision}" if answer.compact_revision else said)
     return answer
+
+
+def _check_goes_on(created: rpc_pb2.WatchResponse, read_at: int) -> None:
+    """The watch is on the store that was read, or on a later state of it; it cannot be on an earlier one.
+
+    Connections are made again by themselves, between the two calls as well: etcd may have been set back meanwhile.
+    """
+    if created.header.revision < read_at:
+        raise _WatchEndedError(f"etcd is at revision {created.header.revision}, and was read at {read_at}")
 
 
 def _watch_request(prefix: bytes, start_revision: int) -> rpc_pb2.WatchRequest:

@@ -15,6 +15,7 @@ from greenroom.core.keyspace import ROOT
 from greenroom.pb.etcd import rpc_pb2
 from greenroom.store.channels import Channels
 from greenroom.store.members import Address, Standing, address_text
+from greenroom.store.prefix_follower import NEEDS_LEADER
 from greenroom.store.upstream import why
 
 # A silent member is known to be bad after 1 + 1.5 + 0.5 + 1.5 s at most, and its clients are sent away within one
@@ -32,11 +33,16 @@ PROOFS = frozenset(
         grpc.StatusCode.PERMISSION_DENIED,
     }
 )
-"""Errors that prove a quorum as well as an answer does."""
+"""Errors that prove a quorum as well as an answer does, where they are etcd's own."""
 
-_NEEDS_LEADER = (("hasleader", "true"),)
-"""A member without a leader says so at once, where it would else say nothing for seconds."""
-_QUESTION = rpc_pb2.RangeRequest(key=ROOT, count_only=True)
+ETCDS_WORDS = "etcdserver: "
+"""So begins each error that is etcd's, and none of gRPC's own."""
+QUESTION = rpc_pb2.RangeRequest(key=ROOT, count_only=True)
+
+
+def is_proof(error: grpc.aio.AioRpcError) -> bool:
+    """Whether the error shows that the members agreed before it was given. A web server refuses people as well."""
+    return error.code() in PROOFS and (error.details() or "").startswith(ETCDS_WORDS)
 
 
 class Prober:
@@ -81,11 +87,11 @@ class Prober:
         ask = self._channels.channel(address).unary_unary(
             "/etcdserverpb.KV/Range", rpc_pb2.RangeRequest.SerializeToString, rpc_pb2.RangeResponse.FromString
         )
-        call = ask(_QUESTION, timeout=ANSWER_SECONDS, metadata=_NEEDS_LEADER)
+        call = ask(QUESTION, timeout=ANSWER_SECONDS, metadata=NEEDS_LEADER)
         try:
             await call
         except grpc.aio.AioRpcError as error:
-            return None if error.code() in PROOFS else why(error, ANSWER_SECONDS)
+            return None if is_proof(error) else why(error, ANSWER_SECONDS)
         finally:
             call.cancel()
         return None
@@ -107,10 +113,10 @@ class Prober:
 
     def _tell(self, address: Address, reason: str | None) -> None:
         """Each change once. Before any member was good nothing is told: a start that fails says why by itself."""
-        if reason is None and address in self._told_bad:
+        standing = self._members.standing(address)
+        if standing is Standing.GOOD and address in self._told_bad:
             self._told_bad.remove(address)
             self._log.info("upstream.member.good", member=address_text(address))
-        is_bad = self._members.standing(address) is Standing.BAD
-        if is_bad and address not in self._told_bad and self._was_any_good:
+        if standing is Standing.BAD and address not in self._told_bad and self._was_any_good:
             self._told_bad.add(address)
             self._log.warning("upstream.member.bad", member=address_text(address), reason=reason)

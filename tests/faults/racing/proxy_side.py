@@ -16,6 +16,7 @@ from greenroom.core.record import Record
 from greenroom.core.transitions import Outcome
 from greenroom.core.verdicts import verdict
 from greenroom.serve.handlers import CallHandler
+from greenroom.serve.memory import Memory
 from greenroom.store.fenced import CarriedOut, carry_out, read_snapshot
 from greenroom.store.follower import Follower
 from greenroom.store.mirror import Mirror
@@ -44,6 +45,7 @@ def _actors(racer: Racer, told: Round) -> list[Coroutine[Any, Any, None]]:
         opened=lambda _: None,
         fence_lost=racer.fence_lost,
         denied=lambda _: None,
+        memory=Memory(lambda: 1),
         advertise_url="http://127.0.0.1:2379",
     )
     return [RacingWorker(racer, handler, told).live(), Reporter(racer, told).live()]

@@ -3,6 +3,7 @@
 The rule: the snapshot goes through the endpoint, as an operator takes it, and etcd's own tool restores it.
 """
 
+import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from hashlib import sha256
@@ -11,12 +12,16 @@ from pathlib import Path
 import pytest
 
 from greenroom.pb.etcd import rpc_pb2
-from tests.support.endpoints import Endpoint, Proxy, direct_endpoint
+from tests.support.endpoints import RECORDS, Endpoint, Proxy, direct_endpoint
 from tests.support.etcd import Etcd
 from tests.support.etcdctl import Etcdctl, find_etcdctl
+from tests.support.waiting import wait_for
 from tests.support.workers import Worker
 
 LONG_SECONDS = 600
+READY_SECONDS = 30
+FILLING = 10
+"""Revisions between the snapshot and what is remembered, for what a proxy writes when etcd is back."""
 MIB = 1 << 20
 
 
@@ -92,6 +97,44 @@ def test_who_was_held_in_a_snapshot_is_released_after_its_restoration(
             assert list(seen.batches()) == [[worker.card_key, worker.lora_key()]]
         assert new.control.state(rejected.instance) == "REJECTED"
         assert new.public.get(worker.card_key).lease == worker.lease
+
+
+def set_back(etcd: Etcd, snapshot: Path) -> None:
+    """The same etcd, at its old address, with what the snapshot has: its revisions begin again from there."""
+    etcd.stop()
+    shutil.rmtree(etcd.folder / "data")
+    etcd.restore(snapshot, find_etcdctl())
+    etcd.start()
+
+
+def test_what_a_proxy_knew_of_an_etcd_that_was_set_back_publishes_nobody(
+    own_etcd: Etcd, launch_proxy: Callable[..., Proxy], tmp_path: Path
+) -> None:
+    """An operator goes back to a backup from before a release, and the proxy runs on.
+
+    The record is held again, and written at the very revision at which it was released in the history that is gone:
+    every compare of a plan that was made from there would hold.
+    """
+    proxy = launch_proxy(own_etcd)
+    worker = proxy.held_worker(ttl_seconds=LONG_SECONDS)
+    worker.register_lora()
+    proxy.control.verdict(worker.instance, "smoke", "passed")
+    snapshot = saved(proxy, tmp_path)
+    for _ in range(FILLING):
+        proxy.public.put(b"another's", b"")
+    assert proxy.control.verdict(worker.instance, "latency", "passed") == "RELEASED"
+    assert worker.client.delete(worker.lora_key()).deleted == 1
+    record = RECORDS + worker.instance.encode()
+    released_at = proxy.public.get(record).mod_revision
+    set_back(own_etcd, snapshot)
+    with own_etcd.client() as public:
+        wait_for(proxy.greenroom.is_ready, READY_SECONDS, "the proxy follows etcd again")
+        while public.put(b"another's", b"").header.revision < released_at - 1:
+            pass
+        proxy.control.verdict(worker.instance, "latency", "inconclusive")
+        assert public.get(record).mod_revision == released_at
+        assert not worker.register_lora().succeeded, "it is there, and held"
+        assert public.get(worker.lora_key()) is None
 
 
 @pytest.mark.parametrize("filling", [0, 3], ids=["small", "three MiB"])

@@ -203,3 +203,53 @@ async def test_a_client_that_comes_after_upstream_is_back_is_served(monkeypatch:
         relay._upstreams = Known(good.address)
         client = await Client.served(relay)
         client.writer.close()
+
+
+class Dials:
+    """What becomes of each dial is the test's to say, in the order in which they began."""
+
+    def __init__(self, relay: RelayServer, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.outcomes: list[asyncio.Future[bool]] = []
+        self._relay, self._begun = relay, asyncio.Condition()
+        monkeypatch.setattr(relay, "_dialled", self._dialled)
+
+    async def _dialled(self, connection: object, address: Address) -> bool:
+        outcome = asyncio.get_running_loop().create_future()
+        self.outcomes.append(outcome)
+        async with self._begun:
+            self._begun.notify_all()
+        return await outcome
+
+    async def begin(self) -> Client:
+        """A client for whom upstream is dialled now."""
+        count = len(self.outcomes) + 1
+        client = await Client.connect(self._relay)
+        async with asyncio.timeout(10), self._begun:
+            await self._begun.wait_for(lambda: len(self.outcomes) == count)
+        return client
+
+    async def fail(self, number: int, client: Client) -> None:
+        self.outcomes[number].set_result(False)
+        with suppress(ConnectionResetError):
+            await client.kinds_until_closed()
+
+
+@pytest.mark.parametrize("first_succeeds", [True, False], ids=["after a success", "after a failure"])
+async def test_dials_that_fail_late_keep_nobody_out(monkeypatch: pytest.MonkeyPatch, *, first_succeeds: bool) -> None:
+    """A network that swallowed everything works again; the dials from before give up one after the other."""
+    async with started(Known(("127.0.0.1", 1))) as relay:
+        dials = Dials(relay, monkeypatch)
+        clients = [await dials.begin() for _ in range(3)]
+        if first_succeeds:
+            dials.outcomes[0].set_result(True)
+        else:
+            monkeypatch.setattr(server_module, "_AWAY_SECONDS", 0.0)
+            await dials.fail(0, clients[0])
+        monkeypatch.setattr(server_module, "_AWAY_SECONDS", 60.0)
+        await dials.fail(1, clients[1])
+        latest = await dials.begin()
+        dials.outcomes[-1].set_result(True)
+        await dials.fail(2, clients[2])
+        for client in (await dials.begin(), latest, clients[0]):
+            client.writer.close()
+        dials.outcomes[-1].set_result(True)

@@ -20,6 +20,7 @@ from greenroom.core.worker_calls import as_txn, examine
 from greenroom.errors import EtcdRefusal, FenceContended, NotReady
 from greenroom.pb.etcd import rpc_pb2
 from greenroom.serve.gated_writes import GatedWrites
+from greenroom.serve.memory import Memory
 from greenroom.store.upstream import Upstream
 from tests.support.instances import (
     GATED_KEYS,
@@ -64,6 +65,7 @@ class Scene:
             lambda instance, entry: self.ungated.append((instance, entry.key, entry.model)),
             self._lost,
             self.denied.append,
+            Memory(lambda: 1),
         )
 
     def _lost(self) -> None:
@@ -388,7 +390,7 @@ async def test_where_the_proxy_has_rights_etcd_is_asked_first_whether_the_client
     await scene.put(K, value_of(K))
     probe, *_, write = scene.upstream.sent
     assert (probe[1], write[1]) == (TOKEN, TOKEN)
-    assert probe[0].success == as_txn(rpc_pb2.PutRequest(key=K, value=value_of(K), lease=LEASE)).success
+    assert probe[0].failure == as_txn(rpc_pb2.PutRequest(key=K, value=value_of(K), lease=LEASE)).success
     assert set(scene.upstream.etcd.items) == {RECORD, SHADOWS + K}
 
 

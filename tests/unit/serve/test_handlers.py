@@ -10,6 +10,7 @@ from greenroom.core.transitions import ITSELF
 from greenroom.pb.etcd import lock_pb2, rpc_pb2
 from greenroom.relay.calls import Answer, HandedOverCall
 from greenroom.serve.handlers import CallHandler
+from greenroom.serve.memory import Memory
 from greenroom.serve.work import GatedCall, PlainCall
 from greenroom.store.upstream import Upstream
 from tests.support.instances import GATED_KEYS, LEASE, NOW, SHADOWS, K, policy, value_of
@@ -36,6 +37,7 @@ class Scene:
             ungated=lambda *_: None,
             fence_lost=lambda: None,
             denied=lambda _: None,
+            memory=Memory(lambda: 1),
             advertise_url=URL,
         )
 

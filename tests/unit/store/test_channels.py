@@ -56,9 +56,9 @@ async def test_waiting_ends_when_the_time_is_up_and_says_what_is_left(monkeypatc
     assert await channels.wait_ready(0.05) == 0
     monkeypatch.setattr(channels_module, "LONGEST_WAIT_SECONDS", 0.05)
     assert await channels.wait_ready(None) is None
-    left = await channels.wait_ready(5)
+    left = await channels.wait_ready(100)
     assert left is not None
-    assert 4 < left < 5
+    assert 50 < left < 100
     await channels.close()
 
 

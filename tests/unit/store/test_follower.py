@@ -24,6 +24,20 @@ async def test_it_is_ready_once_the_reserved_area_was_read_and_until_etcd_goes_a
     assert follower.mirror.instance(ONE) is not None
 
 
+async def test_each_reading_of_the_reserved_area_begins_a_history_that_lasts_until_etcd_goes_away() -> None:
+    follower = fed_follower()
+    assert follower.history is None
+    _Reserved(follower).replace(held(ONE), 10)
+    first = follower.history
+    assert first is not None
+    _Reserved(follower).apply([], 11)
+    assert follower.history == first
+    _Reserved(follower).away("UNAVAILABLE: gone")
+    assert follower.history is None
+    _Reserved(follower).replace(held(ONE), 10)
+    assert follower.history not in (None, first)
+
+
 async def test_unreadable_instance_records_do_not_make_it_unready() -> None:
     follower = fed_follower([])
     _Addresses(follower, b"v1/instances/").away("PERMISSION_DENIED")

@@ -2,7 +2,7 @@
 
 import pytest
 
-from greenroom.store.members import FAILING_SECONDS, Address, Members, Standing, address_text
+from greenroom.store.members import FAILING_SECONDS, STEADY_SECONDS, Address, Members, Standing, address_text
 
 A, B, C = ("10.0.0.1", 2379), ("10.0.0.2", 2379), ("10.0.0.3", 2379)
 
@@ -28,14 +28,50 @@ def test_without_an_address_there_is_nothing_to_be_done() -> None:
         Members(())
 
 
-def test_failures_in_a_row_make_a_member_bad_and_one_answer_good() -> None:
+def answer(made: Members, address: Address, now: float) -> Standing:
+    """One probe that was answered, and what is known of the member after it."""
+    made.answered(address, now)
+    return made.standing(address)
+
+
+def test_failures_in_a_row_make_a_member_bad_and_answers_in_a_row_good() -> None:
     made = members(good=(A,))
     assert fail(made, A, 20) is Standing.GOOD
-    made.answered(A, 21)
+    assert answer(made, A, 21) is Standing.GOOD
     assert fail(made, A, 22) is Standing.GOOD
     assert fail(made, A, 22 + FAILING_SECONDS) is Standing.BAD
-    made.answered(A, 30)
-    assert made.standing(A) is Standing.GOOD
+    assert answer(made, A, 30) is Standing.RETURNING
+    assert answer(made, A, 29.9 + STEADY_SECONDS) is Standing.RETURNING
+    assert answer(made, A, 30 + STEADY_SECONDS) is Standing.GOOD
+    assert answer(made, A, 31 + STEADY_SECONDS) is Standing.GOOD
+
+
+def test_a_member_that_is_slow_half_of_the_time_is_left_once_and_nobody_is_sent_to_it() -> None:
+    """Its disk stalls for some seconds, again and again: its clients would be disconnected each time."""
+    made = members(good=(A, B))
+    fail(made, A, 20)
+    assert fail(made, A, 23) is Standing.BAD
+    for stall in range(30, 100, 7):
+        for second in range(4):
+            assert answer(made, A, stall + second) is Standing.RETURNING
+            assert made.best_from(0)[0] == B
+        assert fail(made, A, stall + 4) is Standing.RETURNING, "one answer that is missing makes nobody bad"
+        assert not made.is_to_be_left(A, stall + 4)
+        if stall % 2:
+            assert fail(made, A, stall + 6) is Standing.BAD
+            assert made.is_to_be_left(A, stall + 6)
+
+
+def test_one_that_answers_again_is_better_than_one_that_does_not() -> None:
+    """Where no member is good, somebody has to be asked."""
+    made = members(bad=(A, B))
+    answer(made, B, 20)
+    assert made.best_from(0) == [B, C, A]
+    assert (made.told()["10.0.0.2:2379"], made.up()["10.0.0.2:2379"]) == ("answers again, not yet for long", False)
+    fail(made, B, 21)
+    assert made.told()["10.0.0.2:2379"] == "refused"
+    answer(made, B, 22)
+    assert made.told()["10.0.0.2:2379"] == "answers again, not yet for long"
 
 
 def test_an_election_makes_nobody_bad() -> None:
@@ -95,10 +131,22 @@ def test_bad_members_are_left_only_for_a_good_one(
     assert [address for address in made.addresses if made.is_to_be_left(address, 20)] == expected
 
 
-def test_a_member_that_comes_back_a_moment_later_than_another_is_not_left() -> None:
+def test_a_member_that_comes_back_some_seconds_later_than_another_is_not_left() -> None:
+    """The whole cluster was away, and its members start one after the other."""
     made = members(bad=(A, B))
+    for second in range(int(STEADY_SECONDS)):
+        made.answered(A, 20 + second)
+        fail(made, B, 20.1 + second)
+        assert not made.is_to_be_left(B, 20.1 + second)
+    made.answered(A, 20 + STEADY_SECONDS)
+    assert made.is_to_be_left(B, 20.1 + STEADY_SECONDS), "it had its time"
+
+
+def test_a_member_that_was_asked_before_another_one_was_known_is_not_left_for_it() -> None:
+    """The first moments of a proxy."""
+    made = members(bad=(B,))
     made.answered(A, 20)
-    assert not made.is_to_be_left(B, 19.9), "it was asked while the whole cluster was away"
+    assert not made.is_to_be_left(B, 19.9)
     assert made.is_to_be_left(B, 20.1)
 
 

@@ -5,7 +5,14 @@ from typing import Any
 import pytest
 
 from greenroom.pb.etcd import kv_pb2, rpc_pb2
-from greenroom.store.prefix_follower import PrefixFollower, _read, _watch_request, _WatchEndedError, page_keys
+from greenroom.store.prefix_follower import (
+    PrefixFollower,
+    _check_goes_on,
+    _read,
+    _watch_request,
+    _WatchEndedError,
+    page_keys,
+)
 from tests.support.control_side import EventLog
 from tests.support.mirroring import put_event, unconnected
 
@@ -67,6 +74,14 @@ async def test_fragments_are_handed_on_as_the_one_answer_that_they_are() -> None
 async def test_every_end_of_a_watch_says_why(answers: list[rpc_pb2.WatchResponse], says: str) -> None:
     with pytest.raises(_WatchEndedError, match=says):
         await _read(Script(*answers))  # type: ignore[arg-type]
+
+
+def test_a_watch_on_an_etcd_that_was_set_back_since_it_was_read_is_not_followed() -> None:
+    """It would be silent until the store has written as much again, and what was read would stand for what is there."""
+    _check_goes_on(answer(10, created=True), 10)
+    _check_goes_on(answer(11, created=True), 10)
+    with pytest.raises(_WatchEndedError, match="at revision 9, and was read at 10"):
+        _check_goes_on(answer(9, created=True), 10)
 
 
 def test_a_watch_asks_for_the_whole_prefix_in_fragments_and_with_progress() -> None:

@@ -9,7 +9,7 @@ from greenroom.store import members as members_module
 from greenroom.store import prober as prober_module
 from greenroom.store.channels import Channels
 from greenroom.store.members import Address, Standing
-from greenroom.store.prober import AGAIN_SECONDS, ANSWER_SECONDS, EVERY_SECONDS, PROOFS, Prober
+from greenroom.store.prober import AGAIN_SECONDS, ANSWER_SECONDS, EVERY_SECONDS, PROOFS, Prober, is_proof
 from tests.support.control_side import EventLog
 
 A, B = ("127.0.0.1", 1), ("127.0.0.1", 2)
@@ -41,6 +41,8 @@ class Probing:
 async def test_each_change_is_logged_once() -> None:
     probing = Probing()
     probing.note(A, None, None, "no leader", "no leader", "no leader", None, None)
+    assert probing.events == [("upstream.member.bad", "127.0.0.1:1")]
+    probing.note(A, "no leader", "no leader", None, None, None, None, None)
     assert probing.events == [("upstream.member.bad", "127.0.0.1:1"), ("upstream.member.good", "127.0.0.1:1")]
     assert probing.log.events[0]["reason"] == "no leader"
 
@@ -145,6 +147,21 @@ async def test_whatever_serves_no_etcd_is_bad() -> None:
 
 def test_no_error_of_an_absent_quorum_is_a_proof() -> None:
     assert not PROOFS & {grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED, grpc.StatusCode.UNKNOWN}
+
+
+@pytest.mark.parametrize(
+    ("code", "details", "expected"),
+    [
+        (grpc.StatusCode.INVALID_ARGUMENT, "etcdserver: user name is empty", True),
+        (grpc.StatusCode.PERMISSION_DENIED, "etcdserver: permission denied", True),
+        # What gRPC makes of a web server's 401 and 403.
+        (grpc.StatusCode.UNAUTHENTICATED, "Received http2 header with status: 401", False),
+        (grpc.StatusCode.PERMISSION_DENIED, "Received http2 header with status: 403", False),
+        (grpc.StatusCode.UNAVAILABLE, "etcdserver: no leader", False),
+    ],
+)
+def test_only_etcds_own_refusals_are_proofs(code: grpc.StatusCode, details: str, *, expected: bool) -> None:
+    assert is_proof(grpc.aio.AioRpcError(code, grpc.aio.Metadata(), grpc.aio.Metadata(), details)) is expected
 
 
 def test_a_silent_member_is_left_in_time_for_short_leases() -> None:
