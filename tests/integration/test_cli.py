@@ -74,7 +74,7 @@ def test_the_list_is_filtered_by_state(proxy: Proxy) -> None:
     only = json.loads(proxy.greenroom.must("instances", "--state", "HELD", "-o", "json"))["instances"]
     assert [one["id"] for one in only] == [held.instance]
     assert only[0]["state"] == "HELD"
-    assert only[0]["gated_keys"] == [{"key": held.card_key.decode(), "live": True}]
+    assert only[0]["gated_keys"] == [{"key": held.card_key.decode(), "live": True, "public": False}]
 
 
 def test_one_instance_says_why_and_which_command_helps(proxy: Proxy) -> None:
@@ -87,8 +87,45 @@ def test_one_instance_says_why_and_which_command_helps(proxy: Proxy) -> None:
     assert "NotOnHold" not in output
     assert f"greenroom  registered  HELD   {worker.card_key.decode()}" in output
     assert worker.card_key.decode() in output
-    command = f"greenroom verdict {worker.instance} smoke passed --reason 'why' --control {proxy.greenroom.control}"
-    assert command in output
+    verdict = f"greenroom verdict {worker.instance} smoke passed --attempt 1 --reason 'why'"
+    assert f"{verdict} --control {proxy.greenroom.control}" in output
+
+
+def test_an_instance_record_whose_card_no_rule_holds_says_what_is_missing(
+    launch_proxy: Callable[..., Proxy], etcd: Etcd, tmp_path: Path
+) -> None:
+    """The rule selects by model, which the card has and the instance record has not: only that one is held."""
+    policy = tmp_path / "policy.yaml"
+    selector = "{component: prefill, model: other}"
+    rule = f"{{selector: {selector}, hold: card+instance, gates: {{smoke: {{timeout_seconds: 60}}}}}}"
+    policy.write_text(f"rules: [{rule}]")
+    proxy = launch_proxy(etcd, arguments=("--policy", str(policy)))
+    worker = Worker(proxy.client, component="prefill", model="tiny")
+    worker.register()
+    worker.register_instance()
+    assert proxy.shown(worker) == [worker.card_key]
+    listed(proxy, worker)
+    verdict = proxy.greenroom.must("verdict", end(worker), "smoke", "pass")
+    output = proxy.greenroom.must("instance", end(worker))
+    missing = f"no card is held that it could be published with: {worker.card_key.decode()} is public already"
+    assert missing in verdict
+    why = output[output.index("Why it is not released") : output.index("Gates")]
+    assert missing in why
+    assert f"{worker.card_key.decode()}  public" in output
+    assert f"{worker.instance_key.decode()}  held" in output
+    assert "select by component, not by model" in output[output.index("Next") :]
+
+
+def test_a_verdict_on_what_was_checked_does_not_pass_what_came_since(proxy: Proxy) -> None:
+    worker = proxy.held_worker()
+    listed(proxy, worker)
+    worker.register_lora()
+    refused = proxy.greenroom.cli("verdict", end(worker), "smoke", "passed", "--attempt", "1")
+    assert refused.returncode == 1
+    assert "attempt 1" in refused.stderr
+    assert "attempt 2" in refused.stderr
+    assert {gate.attempt for gate in proxy.control.instance(worker.instance).gates} == {2}
+    proxy.greenroom.must("verdict", end(worker), "smoke", "passed", "--attempt", "2")
 
 
 def test_verdicts_lead_to_the_release(proxy: Proxy) -> None:

@@ -39,7 +39,6 @@ PUBLIC_EXISTS = "the public card exists"
 NOT_PUBLIC = "no public card"
 CLIENTS = "the client's own compare"
 GUARD = "the guard of its Else"
-NEVER = "what never holds"
 
 NEEDED: dict[tuple[str, str], str] = {
     ("open", RECORD): "two proxies register cards of one worker at once",
@@ -70,7 +69,6 @@ NEEDED: dict[tuple[str, str], str] = {
     ("released, delete", RECORD): "deleted while withdrawn",
     ("withdraw", RECORD): "a LoRA card registers while withdrawn",
     ("withdraw", PUBLIC): "edited while withdrawn",
-    ("judge", NEVER): "a card is created, or written over in an Else",
     ("held, put of a new card", GUARD): "a card is created, or written over in an Else",
     ("held, change", GUARD): "a card is swapped, or another written in an Else",
     ("held, edit of taints", GUARD): "taints are swapped, or others written in an Else",
@@ -234,8 +232,6 @@ def label_of(ask: Ask, place: int) -> str:
     compare = ask.request.compare[place]
     if place < ask.compares_of_client:
         return GUARD if ask.guards else CLIENTS
-    if ask.kind == "judge":
-        return NEVER
     if compare.key in (record_key(L), BUDGET):
         return RECORD if compare.key == record_key(L) else BUDGET_UNCHANGED
     held = compare.key.startswith(SHADOWS)

@@ -3,6 +3,7 @@
 import getpass
 import os
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -23,7 +24,14 @@ Text = str | None
 
 def etcd_role(
     policy: Annotated[
-        Text, typer.Option("--policy", metavar="FILE", help="The proxies' policy file. (default: Dynamo's cards)")
+        Text,
+        typer.Option(
+            "--policy",
+            metavar="FILE",
+            envvar="GREENROOM_POLICY",
+            help="The proxies' policy file: which keys are gated, its gates do not matter. "
+            "(default: Dynamo's cards, as with serve's --gate)",
+        ),
     ] = None,
     also: Annotated[
         list[str] | None,
@@ -36,18 +44,30 @@ def etcd_role(
     ] = None,
     proxy_role: Annotated[str, typer.Option("--proxy-role", metavar="NAME")] = "greenroom-proxy",
     proxy_user: Annotated[
-        str, typer.Option("--proxy-user", metavar="NAME", help="As serve's --upstream-user.")
+        str,
+        typer.Option(
+            "--proxy-user", metavar="NAME", envvar="GREENROOM_UPSTREAM_USER", help="As serve's --upstream-user."
+        ),
     ] = "greenroom",
     proxy_password_file: Annotated[
         Text,
         typer.Option(
             "--proxy-password-file",
             metavar="FILE",
+            envvar="GREENROOM_UPSTREAM_PASSWORD_FILE",
             help=f"Its password, for a user that is not there yet; or {PROXY_PASSWORD_VARIABLE}. "
             f"(printed: {DEFAULT_PASSWORD_FILE}, which is made)",
         ),
     ] = None,
-    upstream: Annotated[Text, typer.Option("--upstream", metavar="URL", help="etcd, as http://127.0.0.1:2379.")] = None,
+    upstream: Annotated[
+        Text,
+        typer.Option(
+            "--upstream",
+            metavar="URLS",
+            envvar="GREENROOM_UPSTREAM",
+            help="etcd, as serve's: http://127.0.0.1:2379, or each member's, with commas between.",
+        ),
+    ] = None,
     apply: Annotated[bool, typer.Option("--apply", help="Do it, and say what was changed.")] = False,
     user: Annotated[
         Text, typer.Option("--user", metavar="NAME", help="Who does it, as root, where etcd's auth is on already.")
@@ -63,8 +83,7 @@ def etcd_role(
     # Imported when it is needed: the other commands should start fast.
     from greenroom.core.grants import proxy_grants
 
-    if upstream is not None:
-        upstream = _address(upstream).url
+    addresses = _addresses(upstream) if upstream is not None else ()
     plan = Plan(
         worker_role=worker_role,
         worker_users=worker_user or (),
@@ -74,27 +93,31 @@ def etcd_role(
         password_file=proxy_password_file or DEFAULT_PASSWORD_FILE,
     )
     if apply:
-        _apply(plan, upstream, user, password_file, proxy_password_file)
+        _apply(plan, addresses, user, password_file, proxy_password_file)
     elif user is not None or password_file is not None:
         raise SettingsError("--user and --password-file are for --apply, which is not given")
     else:
-        print(commands(plan, upstream))
+        print(commands(plan, ",".join(address.url for address in addresses)))
 
 
 def _apply(
-    plan: Plan, upstream: str | None, user: str | None, password_file: str | None, proxy_password_file: str | None
+    plan: Plan,
+    upstream: Sequence[Address],
+    user: str | None,
+    password_file: str | None,
+    proxy_password_file: str | None,
 ) -> None:
     from greenroom.cli.etcd_role_apply import AuthApi, apply, in_words
     from greenroom.core.grants import beyond_workers
 
-    if upstream is None:
+    if not upstream:
         raise SettingsError("--apply: needs --upstream, the URL of the etcd whose roles and users are to be changed")
-    with AuthApi(_address(upstream)) as api:
+    with AuthApi(upstream) as api:
         if user is not None:
             api.log_in(user, _password_of(user, password_file))
         if not apply(plan, api, lambda: _proxy_password(plan, proxy_password_file), print):
             print("nothing to change")
-        for grant in beyond_workers(api.grants(plan.worker_role) or ()):
+        for grant in beyond_workers(api.writable(plan.worker_role)):
             print(
                 f"greenroom: role {plan.worker_role} may also write {in_words(grant)}: more of the proxies' own keys "
                 "than workers should",
@@ -141,6 +164,10 @@ def _policy(file: str | None) -> Policy:
         return load_policy(Path(file))
     except PolicyFileError as error:
         raise SettingsError(f"--policy '{file}': {error}") from error
+
+
+def _addresses(urls: str) -> Sequence[Address]:
+    return tuple(_address(url.strip()) for url in urls.split(","))
 
 
 def _address(url: str) -> Address:

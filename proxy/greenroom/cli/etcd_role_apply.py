@@ -18,6 +18,8 @@ from greenroom.pb.etcd import auth_pb2, rpc_pb2, rpc_pb2_grpc
 from greenroom.store.credentials import AUTH_IS_OFF
 
 CALL_SECONDS = 10.0
+CONNECT_SECONDS = 3.0
+"""Until another member of the cluster is tried."""
 _NO_ROLE: Final = "etcdserver: role name not found"
 _NO_USER: Final = "etcdserver: user name not found"
 
@@ -27,11 +29,13 @@ Tell = Callable[[str], None]
 
 
 class AuthApi:
-    """etcd's users and roles. `with` closes it; EtcdCallError, in one line, for whatever etcd refuses."""
+    """etcd's users and roles, which any member changes for all of them: the first that can be reached is asked.
 
-    def __init__(self, address: Address) -> None:
-        self._address = address
-        self._channel = grpc.insecure_channel(str(address), options=(("grpc.enable_http_proxy", 0),))
+    `with` closes it; EtcdCallError, in one line, for whatever etcd refuses.
+    """
+
+    def __init__(self, addresses: Sequence[Address]) -> None:
+        self._address, self._channel = _reached(addresses)
         self._stub = rpc_pb2_grpc.AuthStub(self._channel)
         self._metadata: tuple[tuple[str, str], ...] = ()
 
@@ -49,9 +53,16 @@ class AuthApi:
 
     def grants(self, role: str) -> list[Grant] | None:
         """What a role lets both read and write; None where there is no such role."""
+        return self._granted(role, auth_pb2.Permission.READWRITE)
+
+    def writable(self, role: str) -> list[Grant]:
+        """What a role lets write, whether it lets it be read or not; nothing where there is no such role."""
+        return self._granted(role, auth_pb2.Permission.WRITE, auth_pb2.Permission.READWRITE) or []
+
+    def _granted(self, role: str, *kinds: "auth_pb2.Permission.Type.ValueType") -> list[Grant] | None:
         with self._in_words(_NO_ROLE):
             found = self._call("RoleGet", rpc_pb2.AuthRoleGetRequest(role=role)).perm
-            return [Grant(perm.key, perm.range_end) for perm in found if perm.permType == auth_pb2.Permission.READWRITE]
+            return [Grant(perm.key, perm.range_end) for perm in found if perm.permType in kinds]
         return None
 
     def roles(self, user: str) -> list[str] | None:
@@ -94,6 +105,24 @@ class AuthApi:
             if details != expected:
                 advice = "" if self._metadata or details != _NOBODY else "; auth is on: give --user"
                 raise EtcdCallError(f"--upstream '{self._address.url}': {details}{advice}") from error
+
+
+def _reached(addresses: Sequence[Address]) -> tuple[Address, grpc.Channel]:
+    """A connection to the first that there is one to; to the last where there is none, so that its error is told."""
+    *first, last = addresses
+    for address in first:
+        channel = _channel(address)
+        try:
+            grpc.channel_ready_future(channel).result(CONNECT_SECONDS)
+        except grpc.FutureTimeoutError:
+            channel.close()
+        else:
+            return address, channel
+    return last, _channel(last)
+
+
+def _channel(address: Address) -> grpc.Channel:
+    return grpc.insecure_channel(str(address), options=(("grpc.enable_http_proxy", 0),))
 
 
 def apply(plan: Plan, api: AuthApi, password: Callable[[], str], tell: Tell) -> int:

@@ -36,8 +36,8 @@ class Plan:
         return *workers, (self.proxy_user, self.proxy_role)
 
 
-def commands(plan: Plan, upstream: str | None) -> str:
-    """The whole text. `upstream` is etcd's URL where it is known."""
+def commands(plan: Plan, upstream: str) -> str:
+    """The whole text. `upstream` is etcd's URL, or its members' with commas between; empty where it is not known."""
     return "\n".join(_lines(plan, upstream))
 
 
@@ -55,10 +55,10 @@ def _in_quotes(byte: int) -> str:
     return chr(byte) if 0x20 <= byte < 0x7F else f"\\x{byte:02x}"
 
 
-def _lines(plan: Plan, upstream: str | None) -> Iterator[str]:
+def _lines(plan: Plan, upstream: str) -> Iterator[str]:
     yield "# For etcdctl, in bash or zsh, as a user that has the role root where auth is on:"
     yield "# export ETCDCTL_USER=root:PASSWORD"
-    if upstream is not None:
+    if upstream:
         yield f"export ETCDCTL_ENDPOINTS={shlex.quote(upstream)}"
     yield ""
     yield "# Workers. What they register lies here while it is held, written as their own users."

@@ -66,9 +66,17 @@ def read_instance(snapshot: Snapshot, record: Record, address: str | None, *, re
         record,
         revision=revision,
         live=snapshot.shadows.keys() | snapshot.public.keys(),
+        public=_public(snapshot, record),
         rollout_holds=snapshot.rollout_holds,
         address=address,
     )
+
+
+def _public(snapshot: Snapshot, record: Record) -> Collection[Key]:
+    """The keys that everybody sees; none where they were published only after the moment that the record tells of."""
+    if snapshot.is_released and record.state is not State.RELEASED:
+        return ()
+    return snapshot.public.keys() - snapshot.shadows.keys()
 
 
 def instance_message(
@@ -77,12 +85,19 @@ def instance_message(
     *,
     revision: int,
     live: Collection[Key],
+    public: Collection[Key] | None = None,
     rollout_holds: Sequence[RolloutHold],
     address: str | None,
 ) -> control_pb2.Instance:
-    """One instance. `live` are its keys that exist, held or public."""
-    live_cards = sum(entry.kind is KeyKind.CARD and entry.gated_key in live for entry in record.cards)
-    said = conditions(record, live_cards=live_cards, rollout_holds=rollout_holds)
+    """One instance. `live` are its keys that exist, held or public.
+
+    `public` are those of them that everybody sees; None: not looked at, so what the record says counts.
+    """
+    if public is None:
+        public = live if record.publishes_at_once else ()
+    live_cards = [entry.gated_key for entry in record.cards if entry.kind is KeyKind.CARD and entry.gated_key in live]
+    outside = () if record.publishes_at_once else tuple(key for key in live_cards if key in public)
+    said = conditions(record, live_cards=len(live_cards) - len(outside), outside=outside, rollout_holds=rollout_holds)
     return control_pb2.Instance(
         name=f"{INSTANCES}{instance}",
         id=instance,
@@ -95,7 +110,7 @@ def instance_message(
         models=record.distinct("model"),
         address=address or "",
         generation=record.generation,
-        gated_keys=[control_pb2.GatedKey(key=key, live=key in live) for key in record.keys],
+        gated_keys=[control_pb2.GatedKey(key=key, live=key in live, public=key in public) for key in record.keys],
         gates=[_gate(name, gate) for name, gate in sorted(record.gates.items())],
         conditions=[_condition(condition) for condition in said],
         transitions=[_transition(line) for line in record.transitions],

@@ -1,22 +1,23 @@
 """A Txn whose Else writes, as the one of its branches that etcd would run.
 
 What is sent for a gated call also fails when an instance changed state meanwhile, and an Else that writes must not run
-then. So it is decided beforehand which branch is to run, by a look at what the client compares, and that branch is sent
-as a call of its own, which is gated like any other and does nothing at a moment at which etcd would not run it: Then
-under the client's compares, Else under a guard, that what made one of them fail is as it was. Nothing is nested, so
-etcd judges every key of the client's. A branch that came too late is decided again.
+then; nor one that reads at a revision, which etcd may refuse, and with it the whole. So it is decided beforehand which
+branch is to run, by a look at what the client compares, and that branch is sent as a call of its own, which is gated
+like any other and does nothing at a moment at which etcd would not run it: Then under the client's compares, Else under
+a guard, that what made one of them fail is as it was. Nothing is nested, so etcd judges every key of the client's. A
+branch that came too late is decided again.
 
-What does not run, etcd judges too, as part of the whole; here by a Txn of its own that never comes to run it. All
-that the client compares stays compared, if only so that it always holds: a client that may not read it is told so, and
-learns nothing from which branch ran. What etcd does not see any more is the size of the whole: each branch may be as
-large as a request.
+What does not run, etcd judges too, as part of the whole; here by a Txn of its own that never comes to run it. Under the
+guard alone the Else has etcd's full number of compares less one, however many the client made: whether it may read what
+it compares is asked before (see `permissions`), so that nobody learns from which branch ran what it may not read. What
+etcd does not see any more is the size of the whole: each branch may be as large as a request.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from greenroom.core.compares import always, guard, looking_at, never
-from greenroom.core.keyspace import Key, record_key
+from greenroom.core.compares import guard, looking_at
+from greenroom.core.keyspace import Key
 from greenroom.core.snapshot import Snapshot
 from greenroom.core.txns import Compare, Operation
 from greenroom.core.worker_calls import Uses
@@ -57,9 +58,8 @@ def alternative(
     """
     for compare, found in _found(txn, uses, snapshot, looked):
         if guarded := guard(compare, found.kvs, more=found.more):
-            compares = [*map(always, txn.compare), guarded]
-            return Alternative(_call(compares, txn.failure), False, _judged(txn.success, snapshot))
-    return Alternative(_call(txn.compare, txn.success), True, _judged(txn.failure, snapshot))
+            return Alternative(_call([guarded], txn.failure), False, _judged(txn.success))
+    return Alternative(_call(txn.compare, txn.success), True, _judged(txn.failure))
 
 
 def _others(txn: rpc_pb2.TxnRequest, uses: Uses) -> Iterator[Compare]:
@@ -84,9 +84,9 @@ def _call(compares: Iterable[Compare], branch: Iterable[Operation]) -> rpc_pb2.T
     return rpc_pb2.TxnRequest(compare=compares, success=branch)
 
 
-def _judged(branch: Sequence[Operation], snapshot: Snapshot) -> rpc_pb2.TxnRequest | None:
-    """A branch as the client sent it, its keys not mapped: it never runs, and the client's own names are to be judged.
+def _judged(branch: Sequence[Operation]) -> rpc_pb2.TxnRequest | None:
+    """A branch as the client sent it, its keys not mapped: the client's own names are to be judged.
 
-    The record is what every gated call compares, so a client that may use gated keys at all may read it.
+    It is an Else, and nothing is compared, so it never runs.
     """
-    return _call([never(record_key(snapshot.instance))], branch) if branch else None
+    return rpc_pb2.TxnRequest(failure=branch) if branch else None

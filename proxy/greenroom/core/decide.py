@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
 
+from greenroom.core.keyspace import Key
 from greenroom.core.record import Gate, Record, State
 from greenroom.core.rollout_holds import RolloutHold, matching
 
@@ -98,17 +99,19 @@ def grace_end(since: datetime) -> datetime:
     return since + timedelta(seconds=DEADLINE_GRACE_SECONDS)
 
 
-def conditions(record: Record, *, live_cards: int, rollout_holds: Sequence[RolloutHold]) -> tuple[Condition, ...]:
-    """Why an instance is, or is not, released."""
+def conditions(
+    record: Record, *, live_cards: int, rollout_holds: Sequence[RolloutHold], outside: Sequence[Key] = ()
+) -> tuple[Condition, ...]:
+    """Why an instance is, or is not, released. `outside` are its cards that are public though it is not."""
     return (
-        _gates_passed(record, live_cards),
+        _gates_passed(record, live_cards, outside),
         _not_on_hold(record, rollout_holds),
         Condition(ConditionType.BUDGET_AVAILABLE, True, "NoBudget", "releases are not limited"),
         Condition(ConditionType.NO_CONFLICT, True, "NotCompared", "cards of the same model are not compared"),
     )
 
 
-def _gates_passed(record: Record, live_cards: int) -> Condition:
+def _gates_passed(record: Record, live_cards: int, outside: Sequence[Key]) -> Condition:
     kind = ConditionType.GATES_PASSED
     missing = {name: gate for name, gate in record.gates.items() if not gate.state.is_through}
     if missing:
@@ -121,10 +124,19 @@ def _gates_passed(record: Record, live_cards: int) -> Condition:
             kind, False, "WithdrawnByPerson", f"{record.withdrawn_by} withdrew it; a retry or override ends that"
         )
     if record.state is not State.RELEASED and not live_cards:
-        return Condition(kind, False, "NoCard", "no card is registered at the moment")
+        return Condition(kind, False, "NoCard", _no_card(outside))
     decided = [gate.decided for gate in record.gates.values() if gate.decided]
     message = record.reason or "every gate passed or was overridden"
     return Condition(kind, True, "AllPassed", message, max(decided, default=None))
+
+
+def _no_card(outside: Sequence[Key]) -> str:
+    """Instance records are published with a card; one whose card no rule matched has none to wait for."""
+    if not outside:
+        return "no card is registered at the moment"
+    more = f" and {len(outside) - 1} more" if len(outside) > 1 else ""
+    first = outside[0].decode("utf-8", "backslashreplace")
+    return f"no card is held that it could be published with: {first}{more} is public already, as no rule held it"
 
 
 def _failed(gate: Gate) -> bool:

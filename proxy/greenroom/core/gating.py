@@ -23,7 +23,15 @@ from greenroom.core.keyspace import Key, record_key, shadow_key
 from greenroom.core.place import Place, effective_hold, keeps_back, place_compares, place_of, where
 from greenroom.core.policy import Hold, Policy, Requirements
 from greenroom.core.ranges import TOO_MANY_OPERATIONS
-from greenroom.core.record import MAX_REASON_BYTES, MAX_TRAIL_REASON_BYTES, MAX_TRANSITIONS, GatedEntry, Record
+from greenroom.core.record import (
+    MAX_ACTOR_BYTES,
+    MAX_LINE_BYTES,
+    MAX_REASON_BYTES,
+    MAX_TRANSITIONS,
+    SPELLED_BYTES,
+    GatedEntry,
+    Record,
+)
 from greenroom.core.snapshot import Snapshot
 from greenroom.core.templates import GatedKey, GatedKeys, KeyKind
 from greenroom.core.transitions import card_added, card_changed, card_published, opened
@@ -41,9 +49,9 @@ CARD_BYTES = 100
 """What a card takes in a release beside its value and its key, which is compared and written: a shadow's prefix, a
 lease, revisions.
 """
-GATE_GROWTH_BYTES = 2 * MAX_REASON_BYTES + 512
-"""What a gate in the record can still grow by: a reason, of which JSON spells line breaks in two bytes, a reporter."""
-TRAIL_BYTES = MAX_TRANSITIONS * (2 * MAX_TRAIL_REASON_BYTES + 512)
+GATE_GROWTH_BYTES = SPELLED_BYTES * (MAX_REASON_BYTES + MAX_ACTOR_BYTES) + 64
+"""What a gate in the record can still grow by: a reason, a reporter, and when it was decided."""
+TRAIL_BYTES = MAX_TRANSITIONS * MAX_LINE_BYTES
 """The whole audit trail at its longest: what it has now makes room for longer lines."""
 
 

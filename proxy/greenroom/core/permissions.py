@@ -2,15 +2,17 @@
 
 What is sent for a gated call names shadows, on which every worker's user has rights, and what is decided is decided by
 reads of the proxy's own. So etcd would neither judge the keys that the client named, nor those that a release writes
-for it later. It does here: a Txn with all that the client asked for, and with one compare more, that never holds. etcd
+for it later. It does here: a Txn with all that the client asked for, as an Else under compares that always hold. etcd
 checks the permissions of all of it, as of the client's own call and in the same words, and carries nothing out.
+
+The rule: no key is in it but those that the client named. One that may write its keys, and not have them held, is to be
+told apart from one that may not write them.
 """
 
 from collections.abc import Iterator, Sequence
 
 from greenroom.core import txns
-from greenroom.core.compares import never
-from greenroom.core.keyspace import record_key
+from greenroom.core.compares import always, never
 from greenroom.core.ranges import leaves
 from greenroom.core.templates import GatedKeys
 from greenroom.core.worker_calls import Uses
@@ -18,14 +20,10 @@ from greenroom.pb.etcd import rpc_pb2
 
 
 def permission_probes(txn: rpc_pb2.TxnRequest, uses: Uses) -> Iterator[rpc_pb2.TxnRequest]:
-    """The Txns to send as the client, one after the other, before its call: any error is the answer to it.
-
-    One compare more than the client's may be one too many for etcd, which it then says; so it would of the call itself.
-    """
-    # A key that the client may have to read anyway: what is sent for its call compares each gated key, and the record.
-    key = next(iter(uses.keys), record_key(uses.instance))
+    """The Txns to send as the client, one after the other, before its call: any error is the answer to it."""
+    compares = [always(compare) for compare in txn.compare]
     for branch in _branches(txn, uses):
-        yield rpc_pb2.TxnRequest(compare=[never(key), *txn.compare], success=branch)
+        yield rpc_pb2.TxnRequest(compare=compares, failure=branch)
 
 
 def read_probes(keys: Sequence[bytes]) -> Iterator[rpc_pb2.TxnRequest]:

@@ -148,6 +148,13 @@ class Policy(_Strict):
             )
         return self
 
+    @model_validator(mode="after")
+    def _names_of_one_rule_each(self) -> Self:
+        names = [rule.name for rule in self.rules if rule.name]
+        if twice := next((name for name in names if names.count(name) > 1), None):
+            raise ValueError(f"two rules are named {twice!r}: give each a name of its own")
+        return self
+
     def gated_keys(self) -> GatedKeys:
         """The templates in force. Instance records are gated only where a rule holds them."""
         instances = any(rule.hold is Hold.CARD_AND_INSTANCE for rule in self.rules)

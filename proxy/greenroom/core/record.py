@@ -11,6 +11,7 @@ from enum import StrEnum
 from typing import Annotated, Literal
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, PlainSerializer, ValidationError
+from pydantic_core import to_json
 
 from greenroom.core.cards import Attributes
 from greenroom.core.keyspace import Key
@@ -23,8 +24,19 @@ MAX_REASON_BYTES = 2048
 """A reason's end is what a failing check printed last; more would fill etcd, not help anyone."""
 MAX_TRAIL_REASON_BYTES = 256
 """In the audit trail. Whole reasons would grow the record until it did not fit into one request with its cards."""
+SPELLED_BYTES = 2
+"""What a byte of a reason takes in JSON at most, as in a text of line breaks. Most other control characters take six
+bytes, so of a text that is full of them less is kept.
+"""
+MAX_LINE_BYTES = 1024
+"""One line of the audit trail as it is stored: its reason has the room that the actor leaves."""
+_LINE_FRAME_BYTES = 160
+"""The names of its fields, its time and its states."""
+MAX_ACTOR_BYTES = 256
+"""Of a reporter's or person's name, which whoever takes it in sees to; no control character is in it."""
 MAX_TRANSITIONS = 64
 """The audit trail of one instance; the oldest entries make room, the first (its opening) stays."""
+_LONGEST_ESCAPE = len(r"\u0001")
 ALREADY_PUBLIC = "AlreadyPublic"
 """Why an instance was opened as released: it served before the proxy saw it."""
 
@@ -159,7 +171,8 @@ class Record(Stored):
 
     def with_transition(self, time: datetime, actor: str, event: str, to_state: State, reason: str = "") -> "Record":
         """The record in another state, with the line that says why."""
-        why = bounded_reason(reason, MAX_TRAIL_REASON_BYTES)
+        room = (MAX_LINE_BYTES - _LINE_FRAME_BYTES - _json_bytes(actor) - _json_bytes(event)) // SPELLED_BYTES
+        why = bounded_reason(reason, max(0, min(MAX_TRAIL_REASON_BYTES, room)))
         line = Transition(time=time, actor=actor, event=event, from_state=self.state, to_state=to_state, reason=why)
         return self.model_copy(update={"state": to_state, "transitions": bounded((*self.transitions, line))})
 
@@ -172,8 +185,20 @@ def bounded(transitions: tuple[Transition, ...]) -> tuple[Transition, ...]:
 
 
 def bounded_reason(reason: str, limit_bytes: int = MAX_REASON_BYTES) -> str:
-    """The last 2 KiB of a reason, cut between characters: the end of a check's output says what went wrong."""
-    return reason.encode("utf-8", "replace")[-limit_bytes:].decode("utf-8", "ignore")
+    """The last 2 KiB of a reason, cut between characters: the end of a check's output says what went wrong.
+
+    Less where JSON, which the record is, would spell that in more than SPELLED_BYTES for each byte of the limit.
+    """
+    encoded = reason.encode("utf-8", "replace")
+    kept = encoded[max(0, len(encoded) - limit_bytes) :].decode("utf-8", "ignore")
+    while (surplus := _json_bytes(kept) - SPELLED_BYTES * limit_bytes) > 0:
+        kept = kept[-(-surplus // _LONGEST_ESCAPE) :]
+    return kept
+
+
+def _json_bytes(text: str) -> int:
+    """How many bytes a text takes in the record, between its quotes."""
+    return len(to_json(text)) - 2
 
 
 def encode(record: Record) -> bytes:

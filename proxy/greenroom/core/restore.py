@@ -53,10 +53,19 @@ def _narrow(answer: rpc_pb2.TxnResponse, widths: Sequence[int]) -> None:
     for width in widths:
         first = given[at]
         for other in given[at + 1 : at + width]:
-            first.response_delete_range.deleted += other.response_delete_range.deleted
-            first.response_delete_range.prev_kvs.extend(other.response_delete_range.prev_kvs)
+            _join(first.response_delete_range, other.response_delete_range)
         answer.responses.append(first)
         at += width
+
+
+def _join(deleted: rpc_pb2.DeleteRangeResponse, held: rpc_pb2.DeleteRangeResponse) -> None:
+    """What was deleted publicly, and with it what was held: as one deletion, in order, of the revision that did it."""
+    deleted.deleted += held.deleted
+    previous = sorted((*deleted.prev_kvs, *held.prev_kvs), key=lambda kv: held_key(kv.key) or kv.key)
+    del deleted.prev_kvs[:]
+    deleted.prev_kvs.extend(previous)
+    if held.header.revision > deleted.header.revision:
+        deleted.header.CopyFrom(held.header)
 
 
 def restore_keys(response: rpc_pb2.ResponseOp) -> None:

@@ -20,6 +20,11 @@ WorkerRequest = rpc_pb2.PutRequest | rpc_pb2.DeleteRangeRequest | rpc_pb2.TxnReq
 
 DUPLICATE_KEY = "etcdserver: duplicate key given in txn request"
 REQUEST_TOO_LARGE = "etcdserver: request is too large"
+KEY_NOT_PROVIDED = "etcdserver: key is not provided"
+VALUE_PROVIDED = "etcdserver: value is provided"
+LEASE_PROVIDED = "etcdserver: lease is provided"
+NOTHING_ASKED = "etcdserver: key not found"
+"""Said of an operation in which nothing is set."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +36,9 @@ class Uses:
     puts: Mapping[Key, rpc_pb2.PutRequest]
     deletes: frozenset[Key]
     writes_in_else: bool = False
-    """Then a branch is sent alone (see `alternatives`), and what it puts and deletes is asked of it by itself."""
+    """Then a branch is sent alone (see `alternatives`), and what it puts and deletes is asked of it by itself. So it is
+    with an Else that reads at a revision, since etcd may refuse that, and would do so where the fence was lost too.
+    """
     contents: Mapping[Key, Content] = field(default_factory=dict)
     """What is put, read once."""
 
@@ -65,7 +72,7 @@ def examine(txn: rpc_pb2.TxnRequest, gated_keys: GatedKeys) -> Uses | None:
     if not found.keys and not found.ranges:
         return None
     _check_as_etcd_does(txn)
-    writes_in_else = any(map(_writes, txn.failure))
+    writes_in_else = any(map(_has_its_time, txn.failure))
     return Uses(found.one_instance(), found.keys, found.puts, frozenset(found.deletes), writes_in_else, found.contents)
 
 
@@ -163,27 +170,60 @@ def _agreeing(gated: GatedKey, request: rpc_pb2.PutRequest) -> Content:
     return content
 
 
-def _writes(operation: txns.Operation) -> bool:
-    kind = operation.WhichOneof("request")
-    if kind == "request_txn":
-        return any(_writes(inner) for inner in (*operation.request_txn.success, *operation.request_txn.failure))
-    return kind in ("request_put", "request_delete_range")
+def _has_its_time(operation: txns.Operation) -> bool:
+    """Whether an operation of the Else may not be carried out but where etcd would come to it."""
+    match operation.WhichOneof("request"):
+        case "request_txn":
+            return any(map(_has_its_time, (*operation.request_txn.success, *operation.request_txn.failure)))
+        case "request_range":
+            return operation.request_range.revision != 0
+        case kind:
+            return kind is not None
 
 
 def _check_as_etcd_does(txn: rpc_pb2.TxnRequest) -> None:
-    _check_number(txn, txns.MAX_OPERATIONS)
+    """EtcdRefusal for what is wrong with the request whatever etcd holds; of several things for the one it says."""
+    _check_parts(txn, txns.MAX_OPERATIONS)
     _written(txn.success)
     _written(txn.failure)
 
 
-def _check_number(txn: rpc_pb2.TxnRequest, limit: int) -> None:
-    """EtcdRefusal for more operations than etcd takes: what a Txn uses is taken off for those nested in it."""
+def _check_parts(txn: rpc_pb2.TxnRequest, limit: int) -> None:
+    """How many parts there are, and each by itself. What a Txn uses is taken off for those nested in it."""
     used = max(len(txn.compare), len(txn.success), len(txn.failure))
     if used > limit:
         raise EtcdRefusal(TOO_MANY_OPERATIONS)
+    for compare in txn.compare:
+        _check_key(compare.key)
     for operation in (*txn.success, *txn.failure):
-        if operation.HasField("request_txn"):
-            _check_number(operation.request_txn, limit - used)
+        _check_operation(operation, limit - used)
+
+
+def _check_operation(operation: txns.Operation, limit: int) -> None:
+    match operation.WhichOneof("request"):
+        case "request_range":
+            _check_key(operation.request_range.key)
+        case "request_put":
+            _check_put_options(operation.request_put)
+        case "request_delete_range":
+            _check_key(operation.request_delete_range.key)
+        case "request_txn":
+            _check_parts(operation.request_txn, limit)
+        case _:
+            raise EtcdRefusal(NOTHING_ASKED)
+
+
+def _check_put_options(put: rpc_pb2.PutRequest) -> None:
+    _check_key(put.key)
+    if put.ignore_value and put.value:
+        raise EtcdRefusal(VALUE_PROVIDED)
+    if put.ignore_lease and put.lease:
+        raise EtcdRefusal(LEASE_PROVIDED)
+
+
+def _check_key(key: bytes) -> None:
+    if not key:
+        raise EtcdRefusal(KEY_NOT_PROVIDED)
 
 
 class _Deleted:

@@ -22,7 +22,7 @@ from tests.support.auth import (
     guarded,
     proxied,
 )
-from tests.support.client import CALL_SECONDS, EtcdClient, get, prefix_end, put, version_is
+from tests.support.client import CALL_SECONDS, EtcdClient, delete, get, prefix_end, put, version_is
 from tests.support.endpoints import Proxy
 from tests.support.etcd import Etcd
 from tests.support.twin import Refused, refusal
@@ -178,6 +178,35 @@ def test_a_user_without_the_workers_role_can_do_all_but_be_held(users: Users, pr
     }
     assert {(direct[name], through[name]) for name in differing} == {(OK, DENIED)}
     assert "instance.denied" in proxy.greenroom.log()
+
+
+def test_every_write_that_lacks_the_workers_role_is_told_of(users: Users, proxy: Proxy) -> None:
+    """One log line each: of one key, of a range within one instance, of an Else."""
+    writes: dict[str, Call] = {
+        "put": CALLS["put the card"],
+        "delete": CALLS["delete the card"],
+        "delete a range": CALLS["delete all adapters"],
+        "delete a range in a Txn": lambda client, worker: client.txn(
+            [version_is(b"v1/other", 0)], [delete(worker.card_key + b"/", worker.card_key + b"0")]
+        ),
+        "write in an Else": CALLS["write in an Else"],
+    }
+    with users.client(ROOT) as root, users.client(OUTSIDER, proxy.address) as outsider:
+        for name, write in writes.items():
+            worker = Worker(root)
+            assert Somebody(outsider, worker).gets(write) == DENIED, name
+            told_of = [line for line in proxy.greenroom.log().splitlines() if "instance.denied" in line]
+            assert any(worker.instance in line for line in told_of), name
+            root.revoke(worker.lease)
+
+
+def test_who_may_not_write_a_range_of_cards_is_not_told_of(users: Users, proxy: Proxy) -> None:
+    """It is etcd's refusal, and no role of workers' would change it."""
+    with users.client(ROOT) as root, users.client(FRONTEND, proxy.address) as frontend:
+        worker = Worker(root)
+        assert Somebody(frontend, worker).gets(CALLS["delete all adapters"]) == DENIED
+        assert worker.instance not in proxy.greenroom.log()
+        root.revoke(worker.lease)
 
 
 def test_logging_in_works_as_ever(address: str, users: Users) -> None:

@@ -157,6 +157,29 @@ def test_a_workers_role_that_reaches_too_far_is_told(users: Users, tmp_path: Pat
     assert "role greenroom-worker may also write keys from b'\\x00' on" in done.stderr
 
 
+def test_a_workers_role_that_may_only_write_too_far_is_told(users: Users) -> None:
+    """To lift a rollout hold nobody need be able to read it. What it may read, and not write, harms nobody."""
+    own = ("--proxy-password-file", str(users.password_file()), "--apply", "--upstream", users.etcd.endpoint)
+    assert users.etcd_role(*own).stderr == ""
+    with users.etcd.client() as client:
+        for kind, key, end in (
+            (auth_pb2.Permission.WRITE, b"\x01greenroom/rollout-holds/", b"\x01greenroom/rollout-holds0"),
+            (auth_pb2.Permission.READ, b"\x01greenroom/budget", b""),
+        ):
+            perm = auth_pb2.Permission(permType=kind, key=key, range_end=end)
+            client.auth.RoleGrantPermission(rpc_pb2.AuthRoleGrantPermissionRequest(name="greenroom-worker", perm=perm))
+    [line] = users.etcd_role(*own).stderr.splitlines()
+    assert "may also write keys that begin with b'\\x01greenroom/rollout-holds/'" in line
+
+
+def test_a_member_that_is_down_is_passed_over(users: Users) -> None:
+    """Roles and users are the whole cluster's, so any member will do."""
+    own = ("--proxy-password-file", str(users.password_file()), "--apply")
+    done = users.etcd_role(*own, "--upstream", f"http://127.0.0.1:1,{users.etcd.endpoint}")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "user greenroom: added" in done.stdout
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [

@@ -2,8 +2,9 @@
 
 import pytest
 
-from tests.support.client import EVERYTHING, prefix_end
+from tests.support.client import EVERYTHING, delete, prefix_end
 from tests.support.endpoints import SHADOWS, Endpoint, Proxy
+from tests.support.workers import Worker
 
 PUBLIC = [b"\x02", b"a", b"v1/mdd", b"\xff"]
 
@@ -49,6 +50,19 @@ def test_a_prefix_delete_within_one_instance_takes_its_held_keys(proxy: Proxy) -
     assert (answer.deleted, [entry.key for entry in answer.prev_kvs]) == (2, adapters)
     assert proxy.control.pass_gates(worker.instance) == "RELEASED"
     assert proxy.shown(worker) == [worker.card_key]
+
+
+def test_a_range_delete_inside_a_txn_bears_the_revision_of_its_own_write(etcd_or_proxy: Endpoint) -> None:
+    """What was held went then, though nothing that is public did; a second time there is nothing left."""
+    worker = Worker(etcd_or_proxy.client)
+    worker.register()
+    worker.register_lora()
+    adapters = delete(worker.card_key + b"/", worker.card_key + b"0", prev_kv=True)
+    for count in (1, 0):
+        answer = worker.client.txn([], [adapters])
+        deleted = answer.responses[0].response_delete_range
+        assert (deleted.deleted, len(deleted.prev_kvs)) == (count, count)
+        assert deleted.header.revision == answer.header.revision == etcd_or_proxy.public.revision()
 
 
 def test_a_range_that_goes_beyond_one_instance_takes_no_held_key(proxy: Proxy) -> None:

@@ -22,11 +22,13 @@ from tests.support.client import (
     value_is,
     version_is,
 )
-from tests.support.endpoints import Endpoint, Proxy
+from tests.support.endpoints import RECORDS, Endpoint, Proxy
 from tests.support.workers import Worker
 
 TOO_MANY_OPERATIONS = "etcdserver: too many operations in txn request"
+FUTURE_REVISION = "etcdserver: mvcc: required revision is a future revision"
 DUPLICATE_KEY = "etcdserver: duplicate key given in txn request"
+MAX_COMPARES = 128
 WRITERS, ROUNDS, RELEASES = 3, 12, 8
 
 
@@ -65,6 +67,20 @@ def test_an_absent_card_is_created_and_a_present_one_overwritten(worker: Worker,
     assert (was.response_range.kvs[0].key, was.response_range.kvs[0].value) == (worker.card_key, worker.card())
     assert now.response_range.kvs[0].value == worker.card(taints=["b"]) == worker.read().value
     assert (worker.read().version, worker.read().mod_revision) == (2, before + 2)
+
+
+def test_an_else_that_etcd_would_refuse_does_no_harm_where_it_does_not_run(proxy: Proxy) -> None:
+    """It reads at a revision that is to come. Another proxy touched the record, of which this one does not know yet."""
+    worker = proxy.held_worker()
+    ahead = [get(b"a", revision=proxy.public.revision() + 100)]
+    for number in range(3):
+        record = RECORDS + worker.instance.encode()
+        proxy.public.put(record, proxy.public.get(record).value, ignore_lease=True)  # type: ignore[union-attr]
+        card = worker.card(taints=[str(number)])
+        answer = worker.client.txn([version_is(b"a", 0)], [put(worker.card_key, card, worker.lease)], ahead)
+        assert (answer.succeeded, worker.read().value) == (True, card)
+    code, text = refusal(worker.client, rpc_pb2.TxnRequest(compare=[version_is(worker.card_key, 1)], failure=ahead))
+    assert (code, text) == (grpc.StatusCode.OUT_OF_RANGE, FUTURE_REVISION)
 
 
 def test_what_an_else_registers_is_held_like_anything(proxy: Proxy) -> None:
@@ -229,6 +245,20 @@ def test_what_etcd_refuses_about_a_branch_is_refused_whichever_runs(
     assert etcd_or_proxy.public.revision() == before
 
 
+def test_of_several_faults_etcds_choice_is_named(proxy: Proxy) -> None:
+    """etcd looks at one operation after the other, and only then at keys that are written twice."""
+    worker = proxy.held_worker()
+    faults = list(wrong_branches(worker).values())
+    for first in faults:
+        for second in faults:
+            for txn in (
+                rpc_pb2.TxnRequest(success=[*first, *second]),
+                rpc_pb2.TxnRequest(success=first, failure=second),
+                rpc_pb2.TxnRequest(compare=[version_is(b"", 0)], success=first, failure=second),
+            ):
+                assert refusal(proxy.client, txn) == refusal(proxy.public, txn)
+
+
 def test_two_branches_of_a_hundred_operations(registered: Worker) -> None:
     """The proxy's own compares and operations take only a few of etcd's 128 in each."""
     worker, card = registered, registered.card_key
@@ -237,6 +267,26 @@ def test_two_branches_of_a_hundred_operations(registered: Worker) -> None:
         branch = [put(card, value, worker.lease), *[get(card)] * 99]
         answer = worker.client.txn([version_is(b"none", number)] * 100, branch, branch)
         assert (answer.succeeded, len(answer.responses), worker.read().value) == (False, 100, value)
+
+
+def test_as_many_compares_as_etcd_takes(worker: Worker) -> None:
+    """Another key is written where all of them hold; where one does not, the card is registered, and then edited."""
+    card, fine = worker.card_key, [version_is(b"none/%d" % number, 0) for number in range(MAX_COMPARES - 1)]
+    for key, version, is_else in ((b"a", 0, False), (b"a", 0, True), (card, 0, True)):
+        value = worker.card(taints=[str(key)])
+        compares = [*fine, version_is(key, version)]
+        answer = worker.client.txn(compares, [put(b"a", b"1")], [put(card, value, worker.lease), get(card)])
+        assert answer.succeeded != is_else
+        assert not is_else or worker.read().value == value == answer.responses[1].response_range.kvs[0].value
+
+
+def test_as_many_compares_as_etcd_takes_of_which_a_range_fails(worker: Worker) -> None:
+    """What made it fail is one of its keys, and may be one of them all."""
+    worker.client.put(b"r/1")
+    fine = [version_is(b"none/%d" % number, 0) for number in range(MAX_COMPARES - 1)]
+    compares = [*fine, range_is(Compare.VERSION, Compare.GREATER, b"r/", b"r0", version=1)]
+    answer = worker.client.txn(compares, [put(b"a", b"1")], [put(worker.card_key, worker.card(), worker.lease)])
+    assert (answer.succeeded, worker.read().value) == (False, worker.card())
 
 
 def test_a_branch_that_would_put_under_an_ended_lease_is_refused_only_if_it_runs(worker: Worker) -> None:

@@ -28,7 +28,7 @@ def test_a_word_stands_for_its_bytes(text: bytes, word: str) -> None:
 
 
 def test_every_grant_is_a_command() -> None:
-    lines = commands(PLAN, None).splitlines()
+    lines = commands(PLAN, "").splitlines()
     assert [line for line in lines if line.startswith("etcdctl")] == [
         "etcdctl role add w",
         r"etcdctl role grant-permission w readwrite --prefix $'\x01greenroom/held/'",
@@ -49,25 +49,25 @@ def test_every_grant_is_a_command() -> None:
 
 def test_a_range_that_is_no_prefix_has_two_ends() -> None:
     plan = Plan("w", (), "p", "green", (Grant(b"a", b"c"),), "f")
-    assert "etcdctl role grant-permission p readwrite a c" in commands(plan, None).splitlines()
+    assert "etcdctl role grant-permission p readwrite a c" in commands(plan, "").splitlines()
 
 
 def test_where_etcd_is_comes_first_if_it_is_known() -> None:
     exports = [line for line in commands(PLAN, "http://127.0.0.1:2379").splitlines() if line.startswith("export")]
     assert exports == ["export ETCDCTL_ENDPOINTS=http://127.0.0.1:2379"]
-    assert "\nexport" not in commands(PLAN, None)
+    assert "\nexport" not in commands(PLAN, "")
 
 
 def test_the_shell_finds_nothing_in_comments() -> None:
     """Pasted into zsh they are commands that do not exist, whose quotes would go on to the next line."""
     for plan in (PLAN, Plan("w", (), "p", "green", (), "file")):
-        comments = [line for line in commands(plan, None).splitlines() if line.startswith("#")]
+        comments = [line for line in commands(plan, "").splitlines() if line.startswith("#")]
         assert comments
         assert not {*"'\"`$()<>|;&*?!\\"} & {*"".join(comments).replace("'my password'", "")}
 
 
 def test_nothing_that_is_printed_asks_back() -> None:
-    users = [line for line in commands(PLAN, None).splitlines() if "user add" in line]
+    users = [line for line in commands(PLAN, "").splitlines() if "user add" in line]
     assert all("--interactive=false <" in line for line in users)
 
 

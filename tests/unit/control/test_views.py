@@ -5,22 +5,28 @@ from datetime import timedelta
 import pytest
 
 from greenroom.control import views
+from greenroom.core.keyspace import Key
 from greenroom.core.policy import Hold, Requirements
 from greenroom.core.record import GateState, State
 from greenroom.core.rollout_holds import RolloutHold
 from greenroom.core.selectors import Selector
+from greenroom.core.snapshot import Snapshot
 from greenroom.core.transitions import Outcome, opened_as_public, released, with_verdict
 from greenroom.pb.control.v1 import control_pb2 as pb
+from greenroom.pb.etcd import kv_pb2
 from tests.support.mirroring import ONE
 from tests.support.registering import card_key, entry, held_record, now
 
 
-def message(record: object, *, live: bool = True, holds: tuple[RolloutHold, ...] = ()) -> pb.Instance:
+def message(
+    record: object, *, live: bool = True, public: set[Key] | None = None, holds: tuple[RolloutHold, ...] = ()
+) -> pb.Instance:
     return views.instance_message(
         ONE,
         record,  # type: ignore[arg-type]
         revision=7,
         live={card_key(ONE)} if live else set(),
+        public=public,
         rollout_holds=holds,
         address=None,
     )
@@ -67,6 +73,33 @@ def test_without_a_live_card_it_says_that_none_is_registered() -> None:
     [gates, *_] = message(record, live=False).conditions
     assert (gates.type, gates.status, gates.reason) == ("GatesPassed", False, "NoCard")
     assert [key.live for key in message(record, live=False).gated_keys] == [False]
+
+
+@pytest.mark.parametrize(("public", "reason"), [(set(), "AllPassed"), ({card_key(ONE)}, "NoCard")])
+def test_a_card_that_is_public_already_is_none_that_waits(public: set[Key], reason: str) -> None:
+    record = with_verdict(held_record(ONE), "smoke", 1, Outcome.PASSED, reason="", reporter="ci", now=now())
+    said = message(record, public=public)
+    assert said.conditions[0].reason == reason
+    assert [(key.live, key.public) for key in said.gated_keys] == [(True, bool(public))]
+
+
+@pytest.mark.parametrize(("is_released_since", "reason"), [(False, "NoCard"), (True, "AllPassed")])
+def test_what_was_published_since_is_not_taken_for_free_of_rules(is_released_since: bool, reason: str) -> None:
+    """A verdict's answer tells of its own record, and of the keys as they are a moment later."""
+    passed = with_verdict(held_record(ONE), "smoke", 1, Outcome.PASSED, reason="", reporter="ci", now=now())
+    card = kv_pb2.KeyValue(key=card_key(ONE))
+    seen = released(passed, now()) if is_released_since else passed
+    snapshot = Snapshot(ONE, 9, seen, 8, {}, {card_key(ONE): card}, frozenset({card_key(ONE)}), (), 0)
+    said = views.read_instance(snapshot, passed, None, revision=7)
+    assert said.conditions[0].reason == reason
+    assert said.gated_keys[0].live
+
+
+def test_what_the_mirror_does_not_look_at_is_public_as_the_record_says() -> None:
+    passed = with_verdict(held_record(ONE), "smoke", 1, Outcome.PASSED, reason="", reporter="ci", now=now())
+    assert [key.public for key in message(passed).gated_keys] == [False]
+    assert [key.public for key in message(released(passed, now())).gated_keys] == [True]
+    assert message(released(passed, now()), public={card_key(ONE)}).conditions[0].status
 
 
 def test_the_rollout_holds_that_apply_are_named_by_their_ids() -> None:

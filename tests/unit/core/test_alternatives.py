@@ -10,7 +10,6 @@ from greenroom.errors import UnsupportedCall
 from greenroom.pb.etcd import kv_pb2, rpc_pb2
 from tests.support.instances import (
     GATED_KEYS,
-    RECORD,
     TEXT,
     K,
     delete,
@@ -70,7 +69,7 @@ def test_else_is_sent_under_the_guard_of_what_failed(seen: Snapshot, revision: i
     """Under the key's own name: it is gated, and mapped, like any other call's."""
     branch = chosen(upsert(version(K)), seen)
     assert not branch.succeeded
-    assert TEXT.txn(branch.call) == f"ver(K)>-1 | mod(K)={revision} || put K lease; get K"
+    assert TEXT.txn(branch.call) == f"mod(K)={revision} || put K lease; get K"
 
 
 def test_a_shadow_counts_for_nothing_once_its_instance_is_released() -> None:
@@ -80,16 +79,17 @@ def test_a_shadow_counts_for_nothing_once_its_instance_is_released() -> None:
 
 
 def test_an_absent_key_is_guarded_as_absent_and_has_no_value() -> None:
-    assert TEXT.txn(chosen(upsert(value_is(K, b"")), NOBODY).call).startswith("ver(K)>-1 | mod(K)=0 ||")
-    assert TEXT.txn(chosen(upsert(mod(K, 3)), NOBODY).call).startswith("ver(K)>-1 | mod(K)=0 ||")
+    assert TEXT.txn(chosen(upsert(value_is(K, b"")), NOBODY).call).startswith("mod(K)=0 ||")
+    assert TEXT.txn(chosen(upsert(mod(K, 3)), NOBODY).call).startswith("mod(K)=0 ||")
     assert chosen(upsert(mod(K, 0)), NOBODY).succeeded
 
 
-def test_all_that_the_client_compares_stays_compared_and_the_first_that_fails_is_guarded() -> None:
+def test_the_first_compare_that_fails_is_guarded_and_no_other_is_in_its_way() -> None:
+    """As many as etcd takes leave room for the record's."""
     txn = upsert(version(K, 1), version(b"other", 3), mod(b"other", 4))
     other = kv_pb2.KeyValue(key=b"other", version=2, mod_revision=50)
     branch = chosen(txn, HELD, looked([other], [other]))
-    assert TEXT.txn(branch.call).startswith("ver(K)>-1 | ver(other)>-1 | ver(other)>-1 | mod(other)=50 ||")
+    assert TEXT.txn(branch.call).startswith("mod(other)=50 ||")
 
 
 def test_only_what_the_snapshot_does_not_have_is_looked_at() -> None:
@@ -112,11 +112,10 @@ def test_what_was_looked_at_decides_in_its_order() -> None:
 
 
 def test_the_other_branch_is_judged_as_the_client_sent_it_and_never_runs() -> None:
-    never = rpc_pb2.Compare(key=RECORD, target=rpc_pb2.Compare.VERSION, result=rpc_pb2.Compare.LESS, version=0)
     txn = upsert(version(K))
     then, otherwise = chosen(txn, NOBODY).other, chosen(txn, HELD).other
-    assert then == rpc_pb2.TxnRequest(compare=[never], success=txn.failure)
-    assert otherwise == rpc_pb2.TxnRequest(compare=[never], success=txn.success)
+    assert then == rpc_pb2.TxnRequest(failure=txn.failure)
+    assert otherwise == rpc_pb2.TxnRequest(failure=txn.success)
 
 
 def test_of_an_empty_branch_there_is_nothing_to_judge() -> None:

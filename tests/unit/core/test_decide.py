@@ -17,6 +17,7 @@ from greenroom.core.decide import (
     grace_end,
     is_ready,
 )
+from greenroom.core.keyspace import Key
 from greenroom.core.policy import Hold
 from greenroom.core.record import ALREADY_PUBLIC, Record, State
 from greenroom.core.rollout_holds import RolloutHold
@@ -30,7 +31,7 @@ from greenroom.core.transitions import (
     with_verdict,
     withdrawn,
 )
-from tests.support.instances import NOW, K, entry, held_record, needs
+from tests.support.instances import LORA, NOW, K, entry, held_record, needs
 
 DEADLINE = NOW + timedelta(seconds=900)
 HELD = held_record(K, gates=("smoke", "chat"))
@@ -175,6 +176,18 @@ OPEN = "until 2026-03-01 12:15:00 UTC (attempt 1)"
 def test_why_gates_keep_it_back(record: Record, live_cards: int, status: bool, reason: str, message: str) -> None:
     found = condition(record, ConditionType.GATES_PASSED, live_cards=live_cards)
     assert (found.status, found.reason, found.message) == (status, reason, message)
+
+
+@pytest.mark.parametrize(
+    ("outside", "named"), [((K,), f"{K.decode()} is"), ((K, LORA), f"{K.decode()} and 1 more is")], ids=["one", "two"]
+)
+def test_what_is_missing_where_the_cards_are_public_already(outside: tuple[Key, ...], named: str) -> None:
+    found = conditions(PASSED, live_cards=0, rollout_holds=(), outside=outside)[0]
+    assert (found.status, found.reason) == (False, "NoCard")
+    assert found.message == (
+        f"no card is held that it could be published with: {named} public already, as no rule held it"
+    )
+    assert conditions(PASSED, live_cards=1, rollout_holds=(), outside=outside)[0].status
 
 
 def test_passed_since_the_last_gate_was_decided() -> None:

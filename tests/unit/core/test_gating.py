@@ -14,7 +14,7 @@ from greenroom.core.gating import MAX_CARDS, MAX_RELEASE_BYTES, Gated, LookAtLea
 from greenroom.core.keyspace import RECORDS, Key
 from greenroom.core.policy import Hold, Policy
 from greenroom.core.publication import release_txn
-from greenroom.core.record import MAX_REASON_BYTES, MAX_TRANSITIONS, Gate, GateState, Record
+from greenroom.core.record import MAX_ACTOR_BYTES, MAX_REASON_BYTES, MAX_TRANSITIONS, Gate, GateState, Record
 from greenroom.core.snapshot import Snapshot
 from greenroom.core.transitions import (
     Outcome,
@@ -592,10 +592,14 @@ def test_as_many_bytes_as_one_release_can_publish(size: int, fits: bool, first_w
     [(1, 12_800, 1), (6_000, 1, 1), (3_000, 4_000, 30), (1, 400_000, 50)],
     ids=["values", "names", "gates", "large cards"],
 )
+@pytest.mark.parametrize(
+    ("actor", "said"), [("alice" * 20, "\n"), ('"' * MAX_ACTOR_BYTES, "\x1b")], ids=["line breaks", "escapes"]
+)
 def test_whatever_was_accepted_can_be_released_when_its_record_has_grown(
-    suffix_bytes: int, value_bytes: int, gates: int
+    suffix_bytes: int, value_bytes: int, gates: int, actor: str, said: str
 ) -> None:
     """Cards are registered until one is refused; then every gate gets a long reason and the trail fills up."""
+    reason = said * MAX_REASON_BYTES
     rules = policy(*(f"gate-{number}" for number in range(gates)))
     record: Record | None = None
     values: dict[Key, bytes] = {}
@@ -608,10 +612,10 @@ def test_whatever_was_accepted_can_be_released_when_its_record_has_grown(
             break
         values[key] = b"x" * value_bytes
     assert record is not None
-    grown = overridden(record, "alice", "\n" * MAX_REASON_BYTES, LATER)
+    grown = overridden(record, actor, reason, LATER)
     for _ in range(MAX_TRANSITIONS):
-        grown = retried(grown, ("gate-0",), "alice" * 20, "\n" * MAX_REASON_BYTES, LATER)
-    grown = overridden(grown, "alice", "\n" * MAX_REASON_BYTES, LATER)
+        grown = retried(grown, ("gate-0",), actor, reason, LATER)
+    grown = overridden(grown, actor, reason, LATER)
     release = release_txn(snapshot(grown, shadows=tuple(values), values=values, asked=()), grown, LATER)
     assert 0.85 * 1.5 * MIB < release.ByteSize() + 64 < 1.5 * MIB
 

@@ -176,3 +176,10 @@ def test_the_digest_follows_the_meaning() -> None:
     assert one.digest == policy(rule(gates=dict(reversed(gates.items())), hold="card")).digest
     assert one.digest != policy(rule(gates=gates, hold="health")).digest
     assert one.digest != policy(rule(gates={**gates, "b": {"timeout_seconds": 3}})).digest
+
+
+def test_two_rules_of_one_name_are_refused() -> None:
+    """Whoever asks by which rule an instance has a gate must get one answer. Rules without a name may be many."""
+    with pytest.raises(ValidationError, match="two rules are named 'canary'"):
+        policy(rule(name="canary"), rule(name="other"), rule(name="canary"))
+    assert len(policy(rule(), rule()).rules) == 2

@@ -252,6 +252,10 @@ def test_a_line_of_the_trail_says_from_where_to_where() -> None:
         ("é" * 1025, "é" * 1024),
         ("é" * 1024 + "a", "é" * 1023 + "a"),
         ("half \ud800 a character", "half ? a character"),
+        ("\n" * MAX_REASON_BYTES, "\n" * MAX_REASON_BYTES),
+        ("\x1b[31m" * MAX_REASON_BYTES, "31m" + "\x1b[31m" * 409),
+        ("\0" * MAX_REASON_BYTES, "\0" * 682),
+        ("a\0" * MAX_REASON_BYTES, "a\0" * 585),
     ],
 )
 def test_a_reason_keeps_its_last_2_kib_cut_between_characters(reason: str, kept: str) -> None:

@@ -175,6 +175,21 @@ def test_a_range_delete_counts_and_shows_held_and_public_keys_alike() -> None:
     )
 
 
+def test_a_range_delete_of_both_shows_them_in_the_order_of_their_names() -> None:
+    """etcd shows what was deleted in order; here the public keys come first, and then the held ones."""
+    planned = gate(rpc_pb2.TxnRequest(success=[delete(K + b"/", K + b"0", prev_kv=True)]), HELD)
+    given = answer(deleted(1, kv(K + b"/z", 30)), deleted(1, kv(SHADOWS + LORA, 31)), succeeded=True)
+    assert settle(planned, given) == answer(deleted(2, kv(LORA, 31), kv(K + b"/z", 30)), succeeded=True)
+
+
+def test_a_range_delete_of_held_keys_alone_bears_the_revision_at_which_they_went() -> None:
+    """The public half found nothing, and so etcd answers it with the revision of before the Txn."""
+    planned = gate(rpc_pb2.TxnRequest(success=[delete(K + b"/", K + b"0")]), HELD)
+    nothing = deleted(0)
+    nothing.response_delete_range.header.revision = 102
+    assert settle(planned, answer(nothing, deleted(1), succeeded=True)) == answer(deleted(1), succeeded=True)
+
+
 def test_headers_stay_etcds_own_outside_and_inside() -> None:
     """etcd gives the answers inside a Txn a header with nothing but a revision, and so do we."""
     settled = settle(gate(create_txn(K), snapshot()), answer(written(), written(), succeeded=True))

@@ -334,19 +334,25 @@ class GatedKey(_message.Message):
 
     KEY_FIELD_NUMBER: _builtins.int
     LIVE_FIELD_NUMBER: _builtins.int
+    PUBLIC_FIELD_NUMBER: _builtins.int
     key: _builtins.bytes
     """The key as the worker knows it."""
     live: _builtins.bool
     """It still exists, held or public."""
+    public: _builtins.bool
+    """It exists where everybody sees it. Of an instance that is not released: it was there before its record, or no rule
+    matched it.
+    """
     def __init__(
         self,
         *,
         key: _builtins.bytes = ...,
         live: _builtins.bool = ...,
+        public: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "live", b"live"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "live", b"live", "public", b"public"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

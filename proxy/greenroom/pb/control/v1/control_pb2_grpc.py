@@ -95,7 +95,8 @@ class ControlServicer:
 
         While the proxy cannot follow etcd there is no stream: open ones end, and new ones are refused, with UNAVAILABLE
         (NOT_READY). Ask again, here or at another proxy, with the newest token. OUT_OF_RANGE (HISTORY_GONE) means that
-        etcd no longer has the history that the token needs, or is another etcd: start anew, without a token.
+        etcd no longer has the history that the token needs, or is another etcd, or that the stream broke off amid a list of
+        changes that takes several responses, of which some may have gone again since: start anew, without a token.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -50,7 +50,8 @@ class ControlStub:
 
     While the proxy cannot follow etcd there is no stream: open ones end, and new ones are refused, with UNAVAILABLE
     (NOT_READY). Ask again, here or at another proxy, with the newest token. OUT_OF_RANGE (HISTORY_GONE) means that
-    etcd no longer has the history that the token needs, or is another etcd: start anew, without a token.
+    etcd no longer has the history that the token needs, or is another etcd, or that the stream broke off amid a list of
+    changes that takes several responses, of which some may have gone again since: start anew, without a token.
     """
     GetInstance: _grpc.UnaryUnaryMultiCallable[_control_pb2.GetInstanceRequest, _control_pb2.Instance]
     """One instance, read from etcd."""
@@ -81,7 +82,8 @@ class ControlAsyncStub(ControlStub):
 
     While the proxy cannot follow etcd there is no stream: open ones end, and new ones are refused, with UNAVAILABLE
     (NOT_READY). Ask again, here or at another proxy, with the newest token. OUT_OF_RANGE (HISTORY_GONE) means that
-    etcd no longer has the history that the token needs, or is another etcd: start anew, without a token.
+    etcd no longer has the history that the token needs, or is another etcd, or that the stream broke off amid a list of
+    changes that takes several responses, of which some may have gone again since: start anew, without a token.
     """
     GetInstance: _aio.UnaryUnaryMultiCallable[_control_pb2.GetInstanceRequest, _control_pb2.Instance]  # type: ignore[assignment]
     """One instance, read from etcd."""
@@ -121,7 +123,8 @@ class ControlServicer(metaclass=_abc_1.ABCMeta):
 
         While the proxy cannot follow etcd there is no stream: open ones end, and new ones are refused, with UNAVAILABLE
         (NOT_READY). Ask again, here or at another proxy, with the newest token. OUT_OF_RANGE (HISTORY_GONE) means that
-        etcd no longer has the history that the token needs, or is another etcd: start anew, without a token.
+        etcd no longer has the history that the token needs, or is another etcd, or that the stream broke off amid a list of
+        changes that takes several responses, of which some may have gone again since: start anew, without a token.
         """
 
     @_abc_1.abstractmethod
