@@ -161,8 +161,8 @@ class ControlError(GreenroomError):
 
     @property
     def may_pass(self) -> bool:
-        """Whether asking again later can help: the proxy, or its etcd, is away."""
-        return self.said in (self.UNREACHABLE, NotReady.reason)
+        """Whether asking again later can help: the proxy, or its etcd, is away, or has no room at the moment."""
+        return self.said in (self.UNREACHABLE, NotReady.reason, TooManyWatchers.reason)
 
 
 class NoSuchInstanceError(ControlError):

@@ -1,4 +1,7 @@
-"""How events are logged: structlog, one line an event, to standard error. Keys yes, values of keys never."""
+"""How events are logged: structlog, one line an event, to standard error. Keys yes, values of keys never.
+
+The rule: whatever a worker or a check calls itself, a line stays a line, and no terminal obeys it.
+"""
 
 import logging
 import sys
@@ -49,7 +52,7 @@ def _rendering(log_format: LogFormat) -> list[structlog.typing.Processor]:
         # The default shows local variables, and among them cards and clients' tokens.
         exception_formatter=structlog.dev.plain_traceback,
     )
-    return [renderer]
+    return [_printable, renderer]
 
 
 def _keys_as_text(_: Any, __: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
@@ -57,4 +60,12 @@ def _keys_as_text(_: Any, __: str, event: MutableMapping[str, Any]) -> MutableMa
     for name, value in event.items():
         if isinstance(value, bytes):
             event[name] = value.decode("utf-8", "backslashreplace")
+    return event
+
+
+def _printable(_: Any, __: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+    """Texts for people, with what a terminal would obey spelled out; JSON does that by itself."""
+    for name, value in event.items():
+        if isinstance(value, str) and not value.isprintable():
+            event[name] = "".join(one if one.isprintable() else ascii(one)[1:-1] for one in value)
     return event

@@ -50,19 +50,19 @@ def parse_policy(text: str) -> Policy:
     root = _compose(text)
     if root is None:
         raise PolicyFileError("is empty")
-    _refuse_duplicates(root)
+    _refuse_odd_keys(root)
+    # From the text again: building values out of the nodes would flatten merges in them, and lines be lost.
+    said = _loaded(text)
     try:
-        # From the text again: building values out of the nodes would flatten merges in them, and lines be lost.
-        return Policy.model_validate(_with_seconds(yaml.safe_load(text)))
+        return Policy.model_validate(_with_seconds(said))
     except ValidationError as error:
         raise _described(root, error) from error
-    except yaml.YAMLError as error:
-        raise PolicyFileError(_without_lines(error)) from error
 
 
 def _read(path: Path) -> str:
     try:
-        content = path.read_bytes()
+        with path.open("rb") as file:
+            content = file.read(MAX_POLICY_BYTES + 1)
     except OSError as error:
         raise PolicyFileError(f"cannot be read: {error.strerror}") from error
     if len(content) > MAX_POLICY_BYTES:
@@ -78,6 +78,18 @@ def _compose(text: str) -> yaml.Node | None:
         return yaml.compose(text, Loader=yaml.SafeLoader)
     except yaml.YAMLError as error:
         raise PolicyFileError(_without_lines(error)) from error
+    except RecursionError:
+        raise PolicyFileError("is nested too deep") from None
+
+
+def _loaded(text: str) -> Any:
+    try:
+        return yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        raise PolicyFileError(_without_lines(error)) from error
+    except (ValueError, LookupError, AttributeError) as error:
+        # The library's own failures, over what looks like a date or a number and is none, or says that it is one.
+        raise PolicyFileError(f"a value in it cannot be read ({error}); quote it if it is text") from error
 
 
 def _without_lines(error: yaml.YAMLError) -> str:
@@ -87,18 +99,33 @@ def _without_lines(error: yaml.YAMLError) -> str:
     return f"line {mark.line + 1}, column {mark.column + 1}: is no YAML: {error.problem}"
 
 
-def _refuse_duplicates(node: yaml.Node) -> None:
-    """YAML's loader takes the last of two equal keys silently: half a policy would vanish."""
-    if isinstance(node, yaml.MappingNode):
-        seen: set[str] = set()
-        for key, value in node.value:
-            if key.value in seen:
-                raise PolicyFileError(f"line {key.start_mark.line + 1}: {key.value!r} stands there twice")
-            seen.add(str(key.value))
-            _refuse_duplicates(value)
-    elif isinstance(node, yaml.SequenceNode):
-        for value in node.value:
-            _refuse_duplicates(value)
+def _refuse_odd_keys(root: yaml.Node) -> None:
+    """Keys that are no text, and the second of two equal ones.
+
+    YAML's loader takes the last silently: half a policy would vanish. Each node is looked at once, however often it is
+    referred to, by itself too.
+    """
+    waiting, met = [root], set[int]()
+    while waiting:
+        node = waiting.pop()
+        if id(node) in met:
+            continue
+        met.add(id(node))
+        if isinstance(node, yaml.MappingNode):
+            _refuse_odd_keys_of(node)
+            waiting += [value for _, value in node.value]
+        elif isinstance(node, yaml.SequenceNode):
+            waiting += node.value
+
+
+def _refuse_odd_keys_of(mapping: yaml.MappingNode) -> None:
+    seen: set[str] = set()
+    for key, _ in mapping.value:
+        if not isinstance(key, yaml.ScalarNode):
+            raise PolicyFileError(f"line {key.start_mark.line + 1}: a field's name is a list or a mapping, and no text")
+        if key.value in seen:
+            raise PolicyFileError(f"line {key.start_mark.line + 1}: {key.value!r} stands there twice")
+        seen.add(key.value)
 
 
 def _with_seconds(policy: Any) -> Any:

@@ -23,7 +23,8 @@ from greenroom.passwords import read_password
 from greenroom.policy_file import PolicyFileError, load_policy
 
 ENV_PREFIX = "GREENROOM_"
-_PASSWORD = re.compile(r"//[^@/]*@")
+_PASSWORD = re.compile(r"//[^,]*@")
+"""Up to the last @ before a comma: a password that was not escaped can have any other character."""
 _PASSWORD_VARIABLE = f"{ENV_PREFIX}UPSTREAM_PASSWORD"
 BY_VARIABLE_ONLY = frozenset({"upstream_password"})
 """Every process of a machine can read the command lines of all others."""

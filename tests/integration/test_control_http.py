@@ -101,7 +101,7 @@ async def test_a_held_instance_is_told_in_one_line_with_the_command_that_passes_
     assert event["address"] == "10.0.0.7:4242"
     assert event["models"] == "Qwen/Qwen3-0.6B"
     assert event["endpoint"] == "dynamo.backend.generate"
-    assert event["command"] == f"greenroom verdict {held.instance} smoke passed --reason TEXT"
+    assert event["command"] == f"greenroom verdict {held.instance} smoke passed --attempt 1 --reason TEXT"
     assert event["waits_for"].startswith("smoke until 20")
     assert event["waits_for"].endswith(" UTC")
 

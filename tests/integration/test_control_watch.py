@@ -44,6 +44,18 @@ def resumed(stream: InstanceStream, proxy: Proxy, **options: object) -> Instance
     return watch(proxy, resume_token=stream.token, known=dict(stream.known), **options)
 
 
+def going_on(stream: InstanceStream, proxy: Proxy) -> InstanceStream:
+    """As `resumed`; or from the start, where the proxy says so."""
+    again = resumed(stream, proxy)
+    try:
+        again.take()
+    except grpc.RpcError as error:
+        if error_reason(error) != "HISTORY_GONE":
+            raise
+        return watch(proxy)
+    return again
+
+
 def told(stream: InstanceStream) -> list[tuple[str, str]]:
     return [(kind_of(event), event.instance.id) for event in stream.events]
 
@@ -392,6 +404,23 @@ def test_fifty_readers_are_told_the_same_and_leave_nothing_behind(proxy: Proxy, 
     wait_for(lambda: watchers(proxy) == 0, describe="no stream is open")
 
 
+def test_a_reader_that_lost_its_stream_amid_a_list_of_changes_believes_in_nothing_that_is_gone(
+    proxy: Proxy, fleet: list[Held]
+) -> None:
+    """It was told that a rollout hold stops the first fifty, and the hold was lifted before it was back.
+
+    History has no trace of that: there was no hold at the token's place, and there is none now.
+    """
+    with watch(proxy).until_synced() as stream:
+        proxy.control.hold_rollout("night")
+        stream.take("the first part of the changes")
+        assert 0 < sum(bool(one.rollout_holds) for one in stream.known.values()) < len(fleet)
+    proxy.control.lift_rollout("night")
+    wait_for(lambda: not any(one.rollout_holds for one in proxy.control.instances(page_size=1000)), describe="lifted")
+    with going_on(stream, proxy).until_synced() as again:
+        assert not any(one.rollout_holds for one in again.known.values())
+
+
 def test_a_stream_ends_at_the_readers_deadline(proxy: Proxy) -> None:
     call = proxy.control.stub.WatchInstances(pb.WatchInstancesRequest(), timeout=1)
     with pytest.raises(grpc.RpcError) as ended:
@@ -424,7 +453,7 @@ def test_changes_at_any_moment_leave_every_reader_with_what_etcd_has(proxy: Prox
                 for before in streams.values():
                     before.until_synced()
                     before.call.cancel()
-                streams = {key: stack.enter_context(resumed(before, proxy)) for key, before in streams.items()}
+                streams = {key: stack.enter_context(going_on(before, proxy)) for key, before in streams.items()}
                 streams[number] = stack.enter_context(watch(proxy))
         left = {held.instance for held in fleet} - gone
         listed(proxy, *left)

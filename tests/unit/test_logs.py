@@ -67,3 +67,22 @@ def test_an_exception_shows_where_but_no_values(capsys: pytest.CaptureFixture[st
     logged = capsys.readouterr().err
     assert "meets_a_bug" in logged
     assert "secret" not in logged
+
+
+def test_a_name_can_neither_begin_a_line_nor_move_the_cursor(capsys: pytest.CaptureFixture[str]) -> None:
+    """A worker chooses its model's name, a check its reason, and an operator reads both in a terminal."""
+    configure_logs(LogLevel.INFO, LogFormat.CONSOLE)
+    structlog.get_logger().info(
+        "instance.held",
+        models="\x1b[2Jtiny",
+        key=b"v1/\x1b[31m",
+        reason="a\n2026 [info] instance.released",
+        turn="\u202e",
+    )
+    logging.getLogger("some.library").warning("first\nsecond \x1b[2J")
+    lines = capsys.readouterr().err.splitlines()
+    assert [line.split(" ", 1)[1] for line in lines] == [
+        r"[info] instance.held models=\x1b[2Jtiny key=v1/\x1b[31m reason='a\\n2026 [info] instance.released' "
+        r"turn=\u202e",
+        "[warning] first\\nsecond \\x1b[2J",
+    ]

@@ -110,3 +110,35 @@ def test_a_file_that_is_too_large(tmp_path: Path) -> None:
     path.write_bytes(b"#" * (MAX_POLICY_BYTES + 1))
     with pytest.raises(PolicyFileError, match="larger"):
         load_policy(path)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("? [a]\n: b\n", "line 1: a field's name is a list or a mapping, and no text"),
+        ("rules:\n- name: 2026-02-30\n", "a value in it cannot be read (day is out of range for month); quote it"),
+        ("rules: !!int many\n", "a value in it cannot be read"),
+        ("rules: !!bool maybe\n", "a value in it cannot be read"),
+        ("rules: !!timestamp now\n", "a value in it cannot be read"),
+        ("[" * 20_000, "is nested too deep"),
+        ("rules: &all [*all]\n", "line 1: rules[0]: a list is no mapping"),
+    ],
+)
+def test_what_the_yaml_library_stumbles_over_is_told_in_words_too(text: str, said: str) -> None:
+    """Each of these was a traceback at the start of the proxy."""
+    with pytest.raises(PolicyFileError) as raised:
+        parse_policy(text)
+    assert said in str(raised.value)
+    assert "\n" not in str(raised.value)
+
+
+def test_what_is_referred_to_often_is_looked_at_once() -> None:
+    """Thirty doublings of one list are a thousand million lists to whoever follows every reference."""
+    doubled = "\n".join(f"a{number}: &a{number} [*a{number - 1}, *a{number - 1}]" for number in range(1, 31))
+    with pytest.raises(PolicyFileError, match="a0: is not a field that is known here"):
+        parse_policy(f"a0: &a0 []\n{doubled}\n")
+
+
+def test_a_file_without_end_is_not_read_to_its_end() -> None:
+    with pytest.raises(PolicyFileError, match="is larger than"):
+        load_policy(Path("/dev/zero"))

@@ -158,3 +158,11 @@ def test_a_password_file_without_a_password_is_told_by_its_option(tmp_path: Path
     )
     with pytest.raises(SettingsError, match=f"--upstream-password-file '{path}': cannot be read"):
         settings.read_upstream_password()
+
+
+@pytest.mark.parametrize("password", ["hunter2", "hunter/2", "hunter@2", "h:unter//2"])
+def test_an_error_about_a_url_does_not_show_its_password(password: str) -> None:
+    with pytest.raises(SettingsError) as raised:
+        load_settings({"upstream": [f"http://etcd-0:2379,http://me:{password}@etcd-1:2379"], "gate": ["a=1s"]})
+    assert "unter" not in str(raised.value)
+    assert "http://etcd-0:2379,http://…@etcd-1:2379" in str(raised.value)

@@ -41,6 +41,7 @@ _WHAT_TO_DO = {
     "STALE_ATTEMPT": "the worker changed what is checked: check it again and report on the new attempt",
     "FENCE_CONTENDED": "try again",
     "NOT_READY": "its /ready says more",
+    "TOO_MANY_WATCHERS": "end one of them, or ask another proxy",
 }
 
 

@@ -5,6 +5,7 @@ from datetime import datetime
 
 from greenroom.cli.layout import indented, shortened, table
 from greenroom.cli.words import (
+    MAX_REASON_CHARACTERS,
     OPEN,
     OPENED,
     PENDING,
@@ -23,9 +24,6 @@ from greenroom.cli.words import (
     until,
 )
 from greenroom.pb.control.v1.control_pb2 import HOLD_HEALTH, Condition, GateStatus, Instance, Transition
-
-MAX_REASON_CHARACTERS = 200
-"""In a table. The JSON output has the whole 2 KiB."""
 
 
 def render(instance: Instance, now: datetime, control: str = "") -> list[str]:
@@ -50,10 +48,24 @@ def next_steps(instance: Instance, control: str = "") -> list[str]:
         return ["nothing: it is public"]
     if instance.state == REJECTED:
         return ["mend what failed and start the worker again: it registers anew, with a new id and fresh gates"]
+    if _has_no_card_to_wait_for(instance):
+        return [
+            "let the rule with hold card+instance select by component, not by model, and start the worker again: the "
+            "rule holds its instance record, and not its card"
+        ]
     open_gates = [gate for gate in instance.gates if gate.state not in THROUGH]
-    verdicts = [f"greenroom verdict {instance.id} {gate.gate} passed --reason 'why'{control}" for gate in open_gates]
+    verdicts = [
+        f"greenroom verdict {instance.id} {gate.gate} passed --attempt {gate.attempt} --reason 'why'{control}"
+        for gate in open_gates
+    ]
     steps = verdicts + [f"greenroom rollout-hold lift {hold}{control}" for hold in instance.rollout_holds]
     return steps or [f"greenroom wait {instance.id} --for released{control}"]
+
+
+def _has_no_card_to_wait_for(instance: Instance) -> bool:
+    """Whether every gate passed, and what it registered as cards was never held."""
+    lacks_card = any(one.reason == "NoCard" for one in instance.conditions)
+    return lacks_card and any(key.live and key.public for key in instance.gated_keys)
 
 
 def _head(instance: Instance, now: datetime) -> list[str]:
@@ -84,7 +96,7 @@ def _missing(instance: Instance, condition: Condition, now: datetime) -> list[st
     gates = [gate for gate in instance.gates if gate.state not in THROUGH and not is_undecided(instance, gate)]
     if condition.type == "GatesPassed" and gates:
         return [_missing_gate(gate, now) for gate in gates]
-    return [condition.message]
+    return [shortened(condition.message, MAX_REASON_CHARACTERS)]
 
 
 def _missing_gate(gate: GateStatus, now: datetime) -> str:
@@ -119,7 +131,8 @@ def _deadline(instance: Instance, gate: GateStatus, now: datetime) -> str:
 
 def _key(instance: Instance, index: int) -> str:
     key = instance.gated_keys[index]
-    place = "public" if instance.state == RELEASED or instance.hold == HOLD_HEALTH else "held"
+    is_public = key.public or instance.state == RELEASED or instance.hold == HOLD_HEALTH
+    place = "public" if is_public else "held"
     return f"{key.key.decode('utf-8', 'backslashreplace')}  {place if key.live else 'gone'}"
 
 

@@ -50,7 +50,7 @@ def instances(
     if output is OutputFormat.JSON:
         print(json.dumps({"instances": [instance_json(one) for one in found]}, indent=2))
         return
-    say("\n".join(instance_list.render(found, datetime.now(UTC), _columns())))
+    say(*instance_list.render(found, datetime.now(UTC), _columns()))
 
 
 def instance(
@@ -67,7 +67,7 @@ def instance(
     if output is OutputFormat.JSON:
         print(json.dumps(instance_json(found), indent=2))
         return
-    say("\n".join(instance_details.render(found, datetime.now(UTC), control_again(control))))
+    say(*instance_details.render(found, datetime.now(UTC), control_again(control)))
 
 
 def wait(

@@ -2,27 +2,30 @@
 
 from collections.abc import Sequence
 
+from rich.cells import cell_len
+
 GAP = "  "
 
 
 def table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
-    """Aligned columns, no line longer than its text."""
-    widths = [max(len(cell) for cell in column) for column in zip(headings, *rows, strict=True)]
-    return [_line(cells, widths) for cells in (headings, *rows)]
+    """Aligned columns, no line longer than its text, and one line a row whatever its cells hold."""
+    lines = [[printable(cell) for cell in cells] for cells in (headings, *rows)]
+    widths = [max(map(cell_len, column)) for column in zip(*lines, strict=True)]
+    return [_line(cells, widths) for cells in lines]
 
 
 def width(lines: Sequence[str]) -> int:
-    """Of the longest line."""
-    return max(map(len, lines), default=0)
+    """Of the longest line, in columns of a terminal: some letters take two."""
+    return max(map(cell_len, lines), default=0)
 
 
 def _line(cells: Sequence[str], widths: Sequence[int]) -> str:
-    return GAP.join(cell.ljust(width) for cell, width in zip(cells, widths, strict=True)).rstrip()
+    return GAP.join(cell + " " * (width - cell_len(cell)) for cell, width in zip(cells, widths, strict=True)).rstrip()
 
 
-def printable(text: str) -> str:
-    """Without what a terminal would obey: names and reasons come from workers and checks."""
-    return "".join(character if character.isprintable() or character == "\n" else "\ufffd" for character in text)
+def printable(line: str) -> str:
+    """Without what a terminal would obey, line breaks too: names and reasons come from workers and checks."""
+    return "".join(character if character.isprintable() else "\ufffd" for character in line)
 
 
 def indented(lines: Sequence[str], by: str = GAP) -> list[str]:

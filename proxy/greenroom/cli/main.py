@@ -4,6 +4,8 @@ The rule: an error is one line on standard error, never a traceback. Exit code 2
 wrong; 1: it failed; else the command's own.
 """
 
+import errno
+import io
 import os
 import signal
 import sys
@@ -14,11 +16,14 @@ import typer
 
 from greenroom import __version__
 from greenroom.cli import demo, etcd_role, instances, rollout_holds, serve, verdict
+from greenroom.cli.options import complain
 from greenroom.errors import GreenroomError, SettingsError
 
 CALLED_WRONGLY = 2
 FAILED = 1
 INTERRUPTED = 128 + signal.SIGINT
+FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO})
+"""What standard output says where it is a file that takes no more."""
 
 app = typer.Typer(
     name="greenroom",
@@ -54,8 +59,13 @@ def _common(
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs a command and returns its exit code."""
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        # Names and reasons come from everywhere; a terminal whose encoding lacks their letters shows their numbers.
+        sys.stdout.reconfigure(errors="backslashreplace")
     try:
-        return _exit_code(app(args=arguments, prog_name="greenroom", standalone_mode=False))
+        code = _exit_code(app(args=arguments, prog_name="greenroom", standalone_mode=False))
+        sys.stdout.flush()
+        return code
     except SettingsError as error:
         return _failed(str(error), CALLED_WRONGLY)
     except GreenroomError as error:
@@ -65,9 +75,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (KeyboardInterrupt, typer.Abort):
         return INTERRUPTED
     except BrokenPipeError:
-        # Whoever read us has gone, as `| head` does; Python would complain once more when it flushes at its end.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        # Whoever read us has gone, as `| head` does.
+        _let_go_of_stdout()
         return FAILED
+    except OSError as error:
+        if error.errno not in FULL or error.filename is not None:
+            raise
+        _let_go_of_stdout()
+        return _failed(f"standard output: {error.strerror}", FAILED)
+
+
+def _let_go_of_stdout() -> None:
+    """Python would complain once more when it flushes at its end."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _exit_code(returned: object) -> int:
@@ -76,7 +96,7 @@ def _exit_code(returned: object) -> int:
 
 def _failed(message: str, code: int) -> int:
     if message.strip():  # A command without its subcommand has printed its help instead.
-        print(f"greenroom: {message}", file=sys.stderr)
+        complain(f"greenroom: {message}")
     return code
 
 

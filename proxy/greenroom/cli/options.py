@@ -15,10 +15,12 @@ from rich.text import Text
 from greenroom.addresses import DEFAULT_CONTROL, Address
 from greenroom.cli.client import ControlClient
 from greenroom.cli.layout import printable
-from greenroom.durations import parse_duration
+from greenroom.durations import format_duration, parse_duration
 from greenroom.errors import SettingsError
 
 CONTROL_VARIABLE = "GREENROOM_CONTROL"
+LONGEST_SECONDS = 366 * 24 * 3600.0
+"""A year: longer is a typing error, and at some point more than protobuf can say."""
 
 _STYLES = {
     "yellow": ("HELD", "pending", "inconclusive", "error", "no"),
@@ -56,11 +58,19 @@ def connect(control: str) -> ControlClient:
 
 
 def duration(option: str, text: str) -> float:
-    """Seconds; SettingsError naming the option."""
+    """Seconds, a year's at most; SettingsError naming the option."""
     try:
-        return parse_duration(text)
+        seconds = parse_duration(text)
     except ValueError as error:
         raise SettingsError(f"{option} '{text}': {error}") from error
+    if seconds > LONGEST_SECONDS:
+        raise SettingsError(f"{option} '{text}': is longer than {format_duration(LONGEST_SECONDS)}")
+    return seconds
+
+
+def readable(text: str) -> str:
+    """A text of the command line as UTF-8 can say it: the end of some output, cut off, can begin within a letter."""
+    return text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
 
 
 def myself() -> str:
@@ -83,14 +93,19 @@ def console() -> Console:
     return Console(file=sys.stdout, highlight=False, soft_wrap=True)
 
 
-def say(text: str, to: Console | None = None) -> None:
+def say(*lines: str, to: Console | None = None) -> None:
     """Lines as they are, the words of states in their colours where there are colours."""
-    (to or console()).print(painted(text))
+    (to or console()).print(painted(*lines))
 
 
-def painted(text: str) -> Text:
+def complain(text: str) -> None:
+    """One line on standard error, whatever is in it."""
+    print(printable(" ".join(text.splitlines())), file=sys.stderr, flush=True)
+
+
+def painted(*lines: str) -> Text:
     """The words of states in their colours."""
-    painted_text = Text(printable(text))
+    painted_text = Text("\n".join(map(printable, lines)))
     for style, words in _STYLES.items():
         painted_text.highlight_regex(rf"\b(?:{'|'.join(words)})\b", style)
     return painted_text

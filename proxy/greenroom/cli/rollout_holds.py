@@ -20,6 +20,7 @@ from greenroom.cli.options import (
     control_again,
     duration,
     myself,
+    readable,
     say,
 )
 from greenroom.cli.words import (
@@ -64,13 +65,13 @@ def create(
     control: Control = DEFAULT_CONTROL,
 ) -> None:
     """Stops releases until it is lifted or ends by itself."""
-    hold = RolloutHold(reason=reason, actor=actor or myself(), selector=parse_selector(selector))
+    hold = RolloutHold(reason=readable(reason), actor=readable(actor or myself()), selector=parse_selector(selector))
     if for_ is not None:
         ttl = Duration()
         ttl.FromTimedelta(timedelta(seconds=duration("--for", for_)))
         hold.ttl.CopyFrom(ttl)
     with connect(control) as client:
-        created = client.create_rollout_hold(hold, hold_id_)
+        created = client.create_rollout_hold(hold, readable(hold_id_))
         about = _stopped_now(client, hold_id(created))
     ends = f"until {clock_time(created.expire_time)}" if created.HasField("expire_time") else "until it is lifted"
     say(f"rollout hold {hold_id(created)} stops releases of {selector_words(created.selector)} {ends}")
@@ -86,7 +87,7 @@ def list_(output: Output = OutputFormat.TABLE, control: Control = DEFAULT_CONTRO
     if output is OutputFormat.JSON:
         print(json.dumps({"rollout_holds": [as_json(hold) for hold in holds]}, indent=2))
         return
-    say("\n".join(render(holds, datetime.now(UTC))))
+    say(*render(holds, datetime.now(UTC)))
 
 
 @app.command()
@@ -95,7 +96,7 @@ def lift(hold: HoldId, control: Control = DEFAULT_CONTROL) -> None:
     not_empty("ID", hold, _bare(hold))
     with connect(control) as client:
         lifted = client.lift_rollout_hold(choose(client.rollout_holds(), hold).name)
-    say(f"lifted rollout hold {hold_id(lifted)} ({lifted.reason}, by {lifted.actor})")
+    say(f"lifted rollout hold {hold_id(lifted)} ({shortened(lifted.reason, MAX_REASON_CHARACTERS)}, by {lifted.actor})")
 
 
 def stops(instances: Sequence[Instance], hold: str) -> str:
@@ -142,6 +143,8 @@ def parse_selector(text: str) -> Selector:
             raise SettingsError(f"--selector '{text}': {part!r} has a space in it; write K=GLOB,K=GLOB without any")
         if name not in FIELDS or not glob:
             raise SettingsError(f"--selector '{text}': {part!r} is no K=GLOB, with K one of {', '.join(FIELDS)}")
+        if glob != readable(glob):
+            raise SettingsError(f"--selector '{readable(text)}': is not UTF-8 text: it would match nothing")
         if getattr(selector, name):
             raise SettingsError(f"--selector '{text}': {name} is given twice")
         setattr(selector, name, glob)

@@ -7,8 +7,9 @@ import typer
 
 from greenroom.addresses import DEFAULT_CONTROL
 from greenroom.cli.choose import Wanted, choose
-from greenroom.cli.options import ByAddress, ByModel, Control, connect, myself, say
-from greenroom.cli.words import THROUGH, holds_to_lift
+from greenroom.cli.layout import shortened
+from greenroom.cli.options import ByAddress, ByModel, Control, connect, myself, readable, say
+from greenroom.cli.words import MAX_REASON_CHARACTERS, THROUGH, holds_to_lift
 from greenroom.errors import ControlError, SettingsError
 from greenroom.pb.control.v1 import control_pb2
 from greenroom.pb.control.v1.control_pb2 import (
@@ -36,35 +37,48 @@ Words = Annotated[
 ]
 Reason = Annotated[str, typer.Option("--reason", metavar="TEXT", help="What was found; needed unless it passed.")]
 Reporter = Annotated[str | None, typer.Option("--reporter", metavar="NAME", help="Who says so. (default: user@host)")]
+Attempt = Annotated[
+    int | None,
+    typer.Option("--attempt", metavar="N", min=1, help="The attempt that was checked. (default: the current one)"),
+]
 
 
 def verdict(
     words: Words,
     reason: Reason = "",
     reporter: Reporter = None,
+    attempt: Attempt = None,
     address: ByAddress = None,
     model: ByModel = None,
     control: Control = DEFAULT_CONTROL,
 ) -> None:
-    """Says how a gate's current attempt went. The last one that passes releases the instance."""
+    """Says how an attempt of a gate went. The last one that passes releases the instance.
+
+    A card that is added or changed opens a new attempt: with --attempt, a verdict on an earlier one is refused.
+    """
     text, gate, outcome = _taken_apart(words, by_other_means=not (address is None and model is None))
     wanted = Wanted(text, address, model)
-    if not reason and outcome != control_pb2.OUTCOME_PASSED:
+    if not reason.strip() and outcome != control_pb2.OUTCOME_PASSED:
         raise SettingsError("--reason is not given: whoever asks why the instance is not released will read it")
     with connect(control) as client:
         found = client.instance(choose(client.instances(), wanted).name)
-        request = report_on(found, gate, outcome, reason, reporter or myself())
+        request = report_on(found, gate, outcome, reason, reporter or myself(), attempt)
         answer = client.report_verdict(request)
     say(in_words(request, answer))
 
 
 def report_on(
-    instance: Instance, gate: str, outcome: "Outcome.ValueType", reason: str, reporter: str
+    instance: Instance, gate: str, outcome: "Outcome.ValueType", reason: str, reporter: str, attempt: int | None = None
 ) -> ReportVerdictRequest:
-    """The verdict on the attempt that the instance shows as current; ControlError where it has no such gate."""
-    attempt = _status(instance, gate).attempt
+    """The verdict on the attempt that was checked, by default the current one; ControlError without such a gate."""
+    current = _status(instance, gate).attempt
     return ReportVerdictRequest(
-        name=instance.name, gate=gate, attempt=attempt, outcome=outcome, reason=reason, reporter=reporter
+        name=instance.name,
+        gate=gate,
+        attempt=attempt or current,
+        outcome=outcome,
+        reason=readable(reason),
+        reporter=readable(reporter),
     )
 
 
@@ -83,7 +97,9 @@ def _consequence(answer: ReportVerdictResponse) -> str:
         case control_pb2.DECISION_REJECTED:
             return "REJECTED, it stays out of routing"
         case control_pb2.DECISION_QUEUED:
-            said = [one.message for one in answer.instance.conditions if not one.status]
+            said = [
+                shortened(one.message, MAX_REASON_CHARACTERS) for one in answer.instance.conditions if not one.status
+            ]
             return f"every gate passed, and it waits: {'; '.join(said)}"
         case _:
             return "; ".join(("stored", *_still_missing(answer.instance)))

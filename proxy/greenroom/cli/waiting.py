@@ -4,7 +4,6 @@ The rule: a proxy or an etcd that is away may come back in time, as it does wher
 nothing but the end of the time, or what the instance became, ends the wait.
 """
 
-import sys
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from time import monotonic, sleep
@@ -15,7 +14,7 @@ from greenroom.cli.choose import Wanted, choose
 from greenroom.cli.client import ControlClient
 from greenroom.cli.following import KnownInstances, streamed
 from greenroom.cli.instance_list import waits_for
-from greenroom.cli.options import say
+from greenroom.cli.options import complain, say
 from greenroom.cli.words import in_state, state_word
 from greenroom.errors import ControlError, NoSuchInstanceError
 from greenroom.pb.control.v1.control_pb2 import Instance, InstanceState
@@ -56,9 +55,7 @@ def end(found: Instance, aim: "InstanceState.ValueType") -> None:
 
 
 def _found(known: KnownInstances, before: Instance | None, wanted: Wanted) -> Instance | None:
-    """The instance that is waited for as it is now; None as long as none fits."""
-    if not known.complete:
-        return before
+    """The instance that is waited for as it is now; None as long as none fits, or not all are known yet."""
     if before is None:
         try:
             return choose(list(known.now.values()), wanted)
@@ -66,7 +63,7 @@ def _found(known: KnownInstances, before: Instance | None, wanted: Wanted) -> In
             return None
     now = known.now.get(before.id)
     if now is None:
-        print(f"{before.id} expired: its lease ended while it was {state_word(before.state)}", file=sys.stderr)
+        complain(f"{before.id} expired: its lease ended while it was {state_word(before.state)}")
         raise typer.Exit(1)
     return now
 
@@ -80,5 +77,5 @@ def _out_of_time(found: Instance | None, asked: str, seconds: float, trouble: st
     else:
         waiting = waits_for(found, datetime.now(UTC))
         said = f"{found.id} is still {state_word(found.state)} after {seconds:g}s; it waits for {waiting}"
-    print(f"greenroom: {said}", file=sys.stderr)
+    complain(f"greenroom: {said}")
     raise typer.Exit(TIMED_OUT)

@@ -1,7 +1,6 @@
 """Watching the list of instances: redrawn on a terminal, one line a change elsewhere."""
 
 import json
-import sys
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
@@ -15,7 +14,7 @@ from greenroom.cli.client import ControlClient
 from greenroom.cli.following import Change, KnownInstances, Trouble, followed
 from greenroom.cli.instance_list import one_line, render
 from greenroom.cli.layout import printable
-from greenroom.cli.options import OutputFormat, console, painted
+from greenroom.cli.options import OutputFormat, complain, console, painted
 from greenroom.cli.words import instance_json
 from greenroom.pb.control.v1.control_pb2 import Instance, InstanceState
 
@@ -30,7 +29,7 @@ def watch(client: ControlClient, state: "InstanceState.ValueType", output: Outpu
     if console().is_terminal and output is OutputFormat.TABLE:
         _redraw(client, state)
         return
-    for changes in followed(client, KnownInstances(), Trouble(_complain), state=state):
+    for changes in followed(client, KnownInstances(), Trouble(complain), state=state):
         for change in changes:
             print(printable(line(change, output)), flush=True)
 
@@ -47,13 +46,13 @@ def _redraw(client: ControlClient, state: "InstanceState.ValueType") -> None:
     screen = console()
     with Live(console=screen, auto_refresh=False, transient=False, vertical_overflow="crop") as live:
         for instances in at_least_each(REDRAW_SECONDS, _lists(client, state)):
-            live.update(painted("\n".join(render(instances, datetime.now(UTC), screen.width))), refresh=True)
+            live.update(painted(*render(instances, datetime.now(UTC), screen.width)), refresh=True)
 
 
 def _lists(client: ControlClient, state: "InstanceState.ValueType") -> Iterator[Sequence[Instance]]:
     """The list after each change."""
     known = KnownInstances()
-    for _ in followed(client, known, Trouble(_complain), state=state):
+    for _ in followed(client, known, Trouble(complain), state=state):
         if known.complete:
             yield tuple(known.now.values())
 
@@ -72,8 +71,7 @@ def at_least_each(
         with suppress(Empty):
             newest = _listed(arrived.get(timeout=seconds))
             sleep(settle_seconds)
-            while True:
-                newest = _listed(arrived.get_nowait())
+            newest = _listed(arrived.get_nowait())
         if newest is not None:
             yield newest
 
@@ -81,17 +79,20 @@ def at_least_each(
 def _put_all(lists: Iterator[Sequence[Instance]], arrived: "SimpleQueue[Sequence[Instance] | Exception]") -> None:
     try:
         for one in lists:
-            arrived.put(one)
+            _put_only(one, arrived)
     except Exception as error:
         # The outermost frame of this thread: whoever draws has to end with it.
-        arrived.put(error)
+        _put_only(error, arrived)
+
+
+def _put_only(one: Sequence[Instance] | Exception, arrived: "SimpleQueue[Sequence[Instance] | Exception]") -> None:
+    """In place of one that was not fetched: a terminal that is stopped for hours must not cost memory meanwhile."""
+    with suppress(Empty):
+        arrived.get_nowait()
+    arrived.put(one)
 
 
 def _listed(found: Sequence[Instance] | Exception) -> Sequence[Instance]:
     if isinstance(found, Exception):
         raise found
     return found
-
-
-def _complain(text: str) -> None:
-    print(text, file=sys.stderr, flush=True)

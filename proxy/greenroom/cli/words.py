@@ -6,6 +6,7 @@ from typing import Any
 from google.protobuf import json_format
 from google.protobuf.timestamp_pb2 import Timestamp
 
+from greenroom.cli.layout import shortened
 from greenroom.durations import format_duration
 from greenroom.pb.control.v1 import control_pb2
 
@@ -22,6 +23,8 @@ OPEN = (
 )
 OPENED = "opened"
 """The trail's word for an instance's first registration; what follows it is the key."""
+MAX_REASON_CHARACTERS = 200
+"""In a line. The JSON output has the whole 2 KiB."""
 _HOLDS = {
     control_pb2.HOLD_CARD: "its cards",
     control_pb2.HOLD_CARD_AND_INSTANCE: "its cards and instance records",
@@ -31,7 +34,7 @@ _HOLDS = {
 
 def state_word(state: int) -> str:
     """`HELD` and the like; `-` for none."""
-    return control_pb2.InstanceState.Name(state).removeprefix("INSTANCE_STATE_").replace("UNSPECIFIED", "-")  # type: ignore[arg-type]
+    return _word(control_pb2.InstanceState, state, "INSTANCE_STATE_").replace("UNSPECIFIED", "-")
 
 
 def state_named(word: str) -> "control_pb2.InstanceState.ValueType":
@@ -46,12 +49,12 @@ def in_state(instance: control_pb2.Instance) -> str:
     """`HELD (why)`; the reason is left out where it says no more than the state does."""
     word = state_word(instance.state)
     says_no_more = instance.reason.upper() in ("", word) or instance.reason.startswith(f"{OPENED}: ")
-    return word if says_no_more else f"{word} ({instance.reason})"
+    return word if says_no_more else f"{word} ({shortened(instance.reason, MAX_REASON_CHARACTERS)})"
 
 
 def gate_word(state: int) -> str:
     """`passed` and the like."""
-    return control_pb2.GateState.Name(state).removeprefix("GATE_STATE_").lower()  # type: ignore[arg-type]
+    return _word(control_pb2.GateState, state, "GATE_STATE_").lower()
 
 
 def is_undecided(instance: control_pb2.Instance, gate: control_pb2.GateStatus) -> bool:
@@ -134,6 +137,11 @@ def instance_json(instance: control_pb2.Instance) -> dict[str, Any]:
     for name in ("generation", "record_revision"):
         fields[name] = int(fields[name])
     return fields
+
+
+def _word(names: Any, value: int, prefix: str) -> str:
+    """The enum's word for a value; one that only a newer proxy knows is told by its number."""
+    return str(names.Name(value)).removeprefix(prefix) if value in names.values() else f"UNKNOWN-{value}"
 
 
 _PREFIXES = ("INSTANCE_STATE_", "GATE_STATE_", "HOLD_")

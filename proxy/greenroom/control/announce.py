@@ -5,6 +5,7 @@ line never waits on a call's way: it is written when what it tells is known, or 
 """
 
 import asyncio
+from collections.abc import Sequence
 from datetime import timedelta
 from itertools import takewhile
 from typing import Any
@@ -13,7 +14,7 @@ from greenroom.control.metrics import Metrics
 from greenroom.control.requests import VerdictReport
 from greenroom.core.keyspace import InstanceId
 from greenroom.core.record import GatedEntry, Record, State
-from greenroom.core.rollout_holds import RolloutHold
+from greenroom.core.rollout_holds import RolloutHold, matching
 from greenroom.core.verdicts import Effect
 from greenroom.store.changes import Changes, Subscription
 from greenroom.store.fenced import CarriedOut, Clock
@@ -68,8 +69,9 @@ class Announcer:
             gate=said.gate,
             attempt=said.attempt,
             outcome=said.outcome.value,
+            reason=said.reason,
             reporter=said.reporter,
-            leaves=_left(done.record),
+            leaves=_left(done.record, matching(self._mirror.rollout_holds, done.record)),
         )
         self.carried_out(done)
 
@@ -161,21 +163,24 @@ class Announcer:
     def _held(self, mirrored: MirroredInstance) -> dict[str, Any]:
         gates = {name: gate for name, gate in mirrored.record.gates.items() if not gate.state.is_through}
         waits = ", ".join(f"{name} until {gate.deadline:%Y-%m-%d %H:%M:%S} UTC" for name, gate in gates.items())
-        first = next(iter(gates), None)
-        command = f"greenroom verdict {mirrored.instance} {first} passed --reason TEXT{self._control}"
+        commands = (
+            f"greenroom verdict {mirrored.instance} {name} passed --attempt {gate.attempt} --reason TEXT{self._control}"
+            for name, gate in gates.items()
+        )
         return {
             **_of(mirrored.instance, mirrored.record),
             "address": mirrored.address,
             "waits_for": waits,
-            "command": command if first else None,
+            "command": next(commands, None),
         }
 
 
-def _left(record: Record) -> str:
-    """What a verdict left: the gates that are still open, else the state."""
-    waiting = [name for name, gate in record.gates.items() if not gate.state.is_through]
+def _left(record: Record, rollout_holds: Sequence[RolloutHold]) -> str:
+    """What a verdict left: what is still waited for, else the state."""
     if record.state is not State.HELD:
         return record.state.lower()
+    gates = [name for name, gate in record.gates.items() if not gate.state.is_through]
+    waiting = gates + [f"rollout hold {hold.hold_id}" for hold in rollout_holds]
     return f"held, waits for {', '.join(waiting)}" if waiting else "held, every gate passed"
 
 

@@ -27,6 +27,8 @@ DEADLINE = "deadline"
 """The outcome label of a gate that ran out of time; else it is the reporter's word."""
 VERDICT = "verdict"
 """The cause label of a rejection by a reporter; the clock's is DEADLINE."""
+INSPECTOR, HANDLER, RELAY = "inspector", "handler", "relay"
+"""The part label of a bug."""
 
 
 class Metrics:
@@ -94,6 +96,10 @@ class Metrics:
                 self._verdicts.labels(gate, outcome)
         for cause in (VERDICT, DEADLINE):
             self._rejections.labels(cause)
+        for state in State:
+            self._expired.labels(state.lower())
+        for part in (INSPECTOR, HANDLER, RELAY):
+            self._bugs.labels(part)
 
     def show_members(self, members: Members) -> None:
         """From here on the members of etcd are shown, as of each scrape."""
@@ -159,15 +165,15 @@ class Metrics:
 
     def inspector_failed(self, path: bytes, error: Exception) -> None:
         """A bug met while looking into a call."""
-        self._bugs.labels("inspector").inc()
+        self._bugs.labels(INSPECTOR).inc()
 
     def handler_failed(self, path: bytes, error: Exception) -> None:
         """A bug met while answering a call."""
-        self._bugs.labels("handler").inc()
+        self._bugs.labels(HANDLER).inc()
 
     def connection_failed(self, error: Exception) -> None:
         """A bug met by the relay itself."""
-        self._bugs.labels("relay").inc()
+        self._bugs.labels(RELAY).inc()
 
     def _held_for(self, since: datetime | None, until: datetime | None) -> None:
         if since is not None and until is not None:

@@ -1,13 +1,11 @@
 """Pages of a list in a fixed order: the token says after which item to go on, so what comes or goes breaks nothing."""
 
-import base64
-import hashlib
-import json
 from collections.abc import Callable, Iterable
 from typing import TypeVar
 
 from google.protobuf.message import Message
 
+from greenroom.control import opaque
 from greenroom.errors import InvalidRequest
 
 MAX_PAGE_BYTES = 3 * 1024 * 1024
@@ -52,18 +50,14 @@ def _that_fit(messages: Iterable[MessageT]) -> list[MessageT]:
 
 
 def _token(place: Place, filters: str) -> str:
-    return base64.urlsafe_b64encode(json.dumps([_digest(filters), *place]).encode()).decode()
+    return opaque.encode([opaque.digest(filters), *place])
 
 
 def _after(token: str, filters: str) -> Place:
     try:
-        digest, *place = json.loads(base64.urlsafe_b64decode(token.encode()))
+        digest, *place = opaque.decode(token)
     except (ValueError, TypeError):
         raise InvalidRequest("page_token: is not a next_page_token of this list", field="page_token") from None
-    if digest != _digest(filters) or not all(isinstance(part, str) for part in place):
+    if digest != opaque.digest(filters) or not all(isinstance(part, str) for part in place):
         raise InvalidRequest("page_token: is of a list with other filters", field="page_token")
     return tuple(place)
-
-
-def _digest(filters: str) -> str:
-    return hashlib.sha256(filters.encode()).hexdigest()[:8]

@@ -18,7 +18,7 @@ from greenroom.core.policy import GATE_NAME, NO_GATE_NAME
 from greenroom.core.record import bounded_reason
 from greenroom.core.selectors import Selector
 from greenroom.core.strict import Reading, Schema, schema_of
-from greenroom.core.transitions import Outcome
+from greenroom.core.transitions import ITSELF, Outcome
 from greenroom.errors import InvalidRequest
 from greenroom.pb.control.v1 import control_pb2
 
@@ -166,6 +166,8 @@ def _name(field: str, value: str) -> str:
     name = value.strip()
     if len(name.encode()) > MAX_NAME_BYTES or not name.isprintable():
         raise _wrong(field, f"is a name of at most {MAX_NAME_BYTES} bytes, without line breaks")
+    if name == ITSELF:
+        raise _wrong(field, f"{name!r} is the proxy's own name in the trail: say who it really is")
     return name
 
 

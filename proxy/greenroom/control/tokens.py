@@ -4,19 +4,15 @@ The rule: a token never claims more than was told. It is opaque to callers, and 
 of a stream with other filters, whose gaps would be others.
 """
 
-import base64
-import hashlib
-import json
 from dataclasses import astuple, dataclass
 from typing import Any
 
+from greenroom.control import opaque
 from greenroom.errors import InvalidRequest
 
 VERSION = 1
 MAX_REVISION = 2**63 - 1
 """etcd's own largest number of one."""
-MAX_CHARACTERS = 1000
-"""Ours have some hundred; what is longer is not even parsed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,36 +20,37 @@ class ResumeToken:
     """Where a stream stands.
 
     `cluster` is etcd's id. Everything up to `revision` was told, of workers' addresses what was known up to
-    `addresses` (a revision for each prefix that has some), and nothing that is newer than `newest`.
+    `addresses` (a revision for each prefix that has some), and nothing that is newer than `newest`. `whole`: nothing at
+    all that is newer than this place; else something was told that may have gone again since, and history, which is
+    read at the place and now, would not tell of that.
     """
 
     cluster: int
     revision: int
     newest: int
     addresses: tuple[int, ...]
+    whole: bool = True
 
 
 def encode(token: ResumeToken, filters: str) -> str:
     """The token as callers get it; `filters` is any text of what the stream is about."""
-    return base64.urlsafe_b64encode(json.dumps([VERSION, _digest(filters), *astuple(token)]).encode()).decode()
+    return opaque.encode([VERSION, opaque.digest(filters), *astuple(token)])
 
 
 def decode(text: str, filters: str) -> ResumeToken:
     """The token again; InvalidRequest for anything else, and for one of other filters."""
-    if len(text) > MAX_CHARACTERS:
-        raise _wrong("is no resume_token of this version")
     try:
-        version, digest, cluster, revision, newest, addresses = json.loads(base64.urlsafe_b64decode(text.encode()))
+        version, digest, cluster, revision, newest, addresses, whole = opaque.decode(text)
         numbers = (version, cluster, revision, newest, *addresses)
     except (ValueError, TypeError):
         raise _wrong("is no resume_token of this version") from None
     if version != VERSION or not all(map(_is_number, numbers)) or not 1 <= revision <= MAX_REVISION:
         raise _wrong("is no resume_token of this version")
-    if max(newest, *addresses, 0) > MAX_REVISION:
+    if max(newest, *addresses, 0) > MAX_REVISION or type(whole) is not bool:
         raise _wrong("is no resume_token of this version")
-    if digest != _digest(filters):
+    if digest != opaque.digest(filters):
         raise _wrong("is of a stream with other filters")
-    return ResumeToken(cluster, revision, newest, tuple(addresses))
+    return ResumeToken(cluster, revision, newest, tuple(addresses), whole)
 
 
 def _is_number(value: Any) -> bool:
@@ -62,7 +59,3 @@ def _is_number(value: Any) -> bool:
 
 def _wrong(words: str) -> InvalidRequest:
     return InvalidRequest(f"resume_token: {words}", field="resume_token")
-
-
-def _digest(filters: str) -> str:
-    return hashlib.sha256(filters.encode()).hexdigest()[:8]

@@ -111,6 +111,8 @@ class Watches:
 
     async def _resume(self, watcher: Watcher, token: ResumeToken, check: Callable[[], None]) -> None:
         """Puts the watcher where the token's stream stood."""
+        if not token.whole:
+            raise HistoryGone(f"the stream broke off amid a list of changes, of which some may be gone: {START_ANEW}")
         past = await self._history.at(token.revision, self._addresses_at(token))
         if past.cluster != token.cluster or past.store_revision < token.newest:
             raise HistoryGone(f"the resume token is of another etcd, or of one that was set back since: {START_ANEW}")

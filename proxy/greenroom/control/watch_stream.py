@@ -1,7 +1,8 @@
 """What one stream of WatchInstances sends: events in responses of a bearable size, each with the token that is true.
 
 The rule: a token names a place that everything before was told of. So within a round of changes it stays at the place
-before the round, whatever was told already, and the round's last response moves it on. Pure: it is driven from outside.
+before the round, and the round's last response moves it on; where more was told already, it says so, for whoever was
+told of what came and went since cannot be helped by history. Pure: it is driven from outside.
 """
 
 from collections.abc import Callable, Iterator
@@ -94,8 +95,9 @@ class WatchStream:
         """Empty before the first place is reached: a snapshot that broke off is of no use."""
         if self._reached is None:
             return ""
-        newest = self._further(self._place()).newest
-        token = ResumeToken(self._cluster, self._reached.revision, newest, self._reached.addresses)
+        reached, now = self._reached, self._further(self._place())
+        whole = now.newest <= reached.revision and now.addresses == reached.addresses
+        token = ResumeToken(self._cluster, reached.revision, now.newest, reached.addresses, whole)
         return tokens.encode(token, self._filters)
 
 

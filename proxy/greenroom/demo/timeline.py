@@ -32,7 +32,7 @@ class Timeline:
 
     def chapter(self, title: str) -> None:
         """A headline."""
-        self._print(f"\n{title}")
+        self._print("", title)
 
     def line(self, text: str) -> None:
         """Text as it is."""
@@ -62,9 +62,9 @@ class Timeline:
         for check in self.checks:
             self._print(f"  {'yes' if check.holds else 'no '}  {check.statement}")
         took = f"in {monotonic() - self._start:.1f} s"
-        self._print(f"\n{len(self.checks) - missing} of {len(self.checks)} as it should be, {took}")
+        self._print("", f"{len(self.checks) - missing} of {len(self.checks)} as it should be, {took}")
         return missing == 0
 
-    def _print(self, line: str) -> None:
+    def _print(self, *lines: str) -> None:
         with self._lock:
-            self._screen.print(painted(line))
+            self._screen.print(painted(*lines))

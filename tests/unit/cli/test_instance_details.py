@@ -13,7 +13,7 @@ def test_a_held_instance_says_why_and_which_command_passes_it() -> None:
         "smoke  pending  2        2026-03-01 12:14:00 UTC (14m left)",
         "v1/mdc/dynamo/backend/generate/6177a228983c0b2b  held",
         "2026-03-01 11:56:40 UTC  greenroom  registered  HELD ",
-        "greenroom verdict 6177a228983c0b2b smoke passed --reason 'why'",
+        "greenroom verdict 6177a228983c0b2b smoke passed --attempt 2 --reason 'why'",
     ):
         assert said in text
 
@@ -21,8 +21,8 @@ def test_a_held_instance_says_why_and_which_command_passes_it() -> None:
 def test_every_open_gate_gets_its_command_for_the_proxy_that_was_asked() -> None:
     steps = next_steps(shown(gates={"a": "PENDING", "b": "PASSED", "c": "ERROR"}), " --control 127.0.0.1:9")
     assert steps == [
-        "greenroom verdict 6177a228983c0b2b a passed --reason 'why' --control 127.0.0.1:9",
-        "greenroom verdict 6177a228983c0b2b c passed --reason 'why' --control 127.0.0.1:9",
+        "greenroom verdict 6177a228983c0b2b a passed --attempt 2 --reason 'why' --control 127.0.0.1:9",
+        "greenroom verdict 6177a228983c0b2b c passed --attempt 2 --reason 'why' --control 127.0.0.1:9",
     ]
 
 
@@ -39,6 +39,17 @@ def test_only_the_rollout_holds_that_stop_it_are_to_be_lifted() -> None:
 def test_one_that_is_about_to_be_released_can_be_waited_for() -> None:
     steps = next_steps(shown(gates={"smoke": "PASSED"}))
     assert steps == ["greenroom wait 6177a228983c0b2b --for released"]
+
+
+def test_one_whose_cards_were_never_held_is_told_what_to_change() -> None:
+    """Its instance record would wait for ever for a card to be published with."""
+    instance = shown(gates={"smoke": "PASSED"})
+    instance.conditions[0].status, instance.conditions[0].reason = False, "NoCard"
+    assert next_steps(instance) == ["greenroom wait 6177a228983c0b2b --for released"]
+    instance.gated_keys[0].public = True
+    (step,) = next_steps(instance)
+    assert "select by component, not by model" in step
+    assert "0b2b  public" in "\n".join(render(instance, NOW))
 
 
 def test_a_released_instance_needs_nothing() -> None:

@@ -1,8 +1,12 @@
 """What a user sees when something goes wrong: one line, and the right exit code."""
 
+import errno
+import io
+
 import pytest
 
 from greenroom import __version__
+from greenroom.cli import main as main_module
 from greenroom.cli.main import CALLED_WRONGLY, FAILED, main
 
 
@@ -30,6 +34,13 @@ def test_help_is_no_error(capsys: pytest.CaptureFixture[str]) -> None:
         (["instances", "--bogus"], CALLED_WRONGLY, "No such option: --bogus"),
         (["instances", "-o", "xml"], CALLED_WRONGLY, "xml"),
         (["rollout-hold", "create"], CALLED_WRONGLY, "Missing option '--reason'."),
+        (["rollout-hold", "create", "--reason", "\udcff"], FAILED, "no control API answers"),
+        (["rollout-hold", "create", "--reason", "r", "--for", "99999999999d"], CALLED_WRONGLY, "is longer than 366d"),
+        (
+            ["rollout-hold", "create", "--reason", "r", "--selector", "model=\udcff"],
+            CALLED_WRONGLY,
+            "is not UTF-8 text",
+        ),
         (["verdict", "a", "smoke", "failed"], CALLED_WRONGLY, "--reason is not given"),
         (["instances", "--control", "x"], CALLED_WRONGLY, "--control 'x': is no host:port"),
         (["serve", "--listen", "x", "--gate", "a=1s"], CALLED_WRONGLY, "--listen 'x': is no host:port"),
@@ -61,3 +72,55 @@ def test_without_a_command_the_help_is_shown(capsys: pytest.CaptureFixture[str])
     captured = capsys.readouterr()
     assert "rollout-hold" in captured.out + captured.err
     assert "greenroom: " not in captured.err
+
+
+class Terminal(io.TextIOWrapper):
+    """A standard output in ASCII, whose bytes can be looked at."""
+
+    def __init__(self) -> None:
+        self.written = io.BytesIO()
+        super().__init__(self.written, encoding="ascii")
+
+
+def test_letters_that_the_terminal_lacks_are_told_by_number(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A model's name, or the dots of a reason that was cut, ended every command with a traceback there."""
+    terminal = Terminal()
+    monkeypatch.setattr("sys.stdout", terminal)
+    monkeypatch.setattr(main_module, "app", lambda **_: print("模型…"))
+    assert main(["instances"]) == 0
+    assert terminal.written.getvalue() == b"\\u6a21\\u578b\\u2026\n"
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (BrokenPipeError(errno.EPIPE, "Broken pipe"), ""),
+        (OSError(errno.ENOSPC, "No space left on device"), "greenroom: standard output: No space left on device\n"),
+    ],
+)
+def test_an_output_that_takes_no_more_is_no_traceback_also_at_the_very_end(
+    error: OSError, said: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What fits into the buffer is written when all is done."""
+    terminal = Terminal()
+    monkeypatch.setattr("sys.stdout", terminal)
+
+    def full() -> None:
+        raise error
+
+    let_go: list[bool] = []
+    monkeypatch.setattr(main_module, "_let_go_of_stdout", lambda: let_go.append(True))
+    monkeypatch.setattr(main_module, "app", lambda **_: monkeypatch.setattr(terminal, "flush", full))
+    assert main(["instances"]) == FAILED
+    monkeypatch.undo()
+    assert let_go == [True]
+    assert capsys.readouterr().err == said
+
+
+def test_a_failure_of_anything_else_is_not_taken_for_that_of_the_output(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(**_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device", "/data/etcd")
+
+    monkeypatch.setattr(main_module, "app", fails)
+    with pytest.raises(OSError, match="/data/etcd"):
+        main(["serve"])

@@ -6,7 +6,7 @@ import pytest
 from rich.console import Console
 
 from greenroom.addresses import DEFAULT_CONTROL
-from greenroom.cli.options import connect, control_again, duration, myself, painted, say
+from greenroom.cli.options import complain, connect, control_again, duration, myself, painted, readable, say
 from greenroom.errors import SettingsError
 
 
@@ -47,6 +47,23 @@ def test_a_user_without_a_name_is_unknown(monkeypatch: pytest.MonkeyPatch) -> No
 
 def test_states_have_colours_only_where_there_are_colours() -> None:
     plain = io.StringIO()
-    say("a HELD b", Console(file=plain))
-    assert plain.getvalue() == "a HELD b\n"
+    say("a HELD b", "c\nd", to=Console(file=plain))
+    assert plain.getvalue() == "a HELD b\nc\ufffdd\n"
     assert [str(span.style) for span in painted("HELD RELEASED smoke failed").spans] == ["yellow", "green", "red"]
+
+
+@pytest.mark.parametrize("text", ["367d", "99999999999d", f"{'9' * 400}d"])
+def test_a_duration_beyond_all_reason_is_refused_and_not_counted(text: str) -> None:
+    """Protobuf cannot say it, and the traceback that came of it told nobody so."""
+    with pytest.raises(SettingsError, match="is longer than 366d"):
+        duration("--for", text)
+
+
+def test_a_reason_that_was_cut_within_a_letter_is_sent_all_the_same() -> None:
+    r"""As `--reason "$(tail -c 2000 log)"` makes them: what the shell passes on is no UTF-8 then."""
+    assert readable("\udca4 tail of a log, ü") == "\ufffd tail of a log, ü"
+
+
+def test_a_complaint_is_one_line_that_no_terminal_obeys(capsys: pytest.CaptureFixture[str]) -> None:
+    complain("greenroom: no instance has id 'a'; there are: b (x\x1b[2J\ny, HELD)")
+    assert capsys.readouterr().err == "greenroom: no instance has id 'a'; there are: b (x\ufffd[2J y, HELD)\n"

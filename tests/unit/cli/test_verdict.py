@@ -2,7 +2,7 @@
 
 import pytest
 
-from greenroom.cli.verdict import _status, _taken_apart, in_words, report_on
+from greenroom.cli.verdict import _status, _taken_apart, in_words, report_on, verdict
 from greenroom.errors import ControlError, SettingsError
 from greenroom.pb.control.v1 import control_pb2 as pb
 from tests.support.shown import shown
@@ -93,3 +93,28 @@ def test_a_repeated_verdict_is_told_as_such() -> None:
     )
     request = report_on(shown(), "smoke", pb.OUTCOME_PASSED, "", "ann")
     assert "as had been said before" in in_words(request, answer)
+
+
+def test_a_reason_that_is_no_utf8_does_not_lose_the_verdict() -> None:
+    r"""As `--reason "$(tail -c 2000 log)"` makes them; the command ended with a traceback, and the gate stayed open."""
+    said = report_on(shown(gates={"smoke": "PENDING"}), "smoke", pb.OUTCOME_FAILED, "\udcbd tail", "ci\udcff")
+    assert (said.reason, said.reporter) == ("\ufffd tail", "ci\ufffd")
+
+
+def test_a_reason_of_blanks_is_none() -> None:
+    with pytest.raises(SettingsError, match="--reason is not given"):
+        verdict(["0b2b", "smoke", "failed"], reason=" \n")
+
+
+def test_what_it_waits_for_is_told_in_one_line() -> None:
+    instance = shown(gates={"smoke": "PASSED"}, rollout_hold="h1")
+    for condition in instance.conditions:
+        condition.message = "rollout hold h1: first\nsecond"
+    answer = pb.ReportVerdictResponse(instance=instance, decision=pb.DECISION_QUEUED)
+    assert "it waits: rollout hold h1: first second" in in_words(pb.ReportVerdictRequest(gate="smoke"), answer)
+
+
+def test_a_verdict_on_an_attempt_that_was_checked_is_sent_as_such() -> None:
+    """The proxy refuses it where the card has changed since; a current one would pass what nobody checked."""
+    assert report_on(shown(), "smoke", pb.OUTCOME_PASSED, "", "ann", attempt=1).attempt == 1
+    assert report_on(shown(), "smoke", pb.OUTCOME_PASSED, "", "ann").attempt == 2

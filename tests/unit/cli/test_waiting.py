@@ -9,7 +9,7 @@ import typer
 from greenroom.cli import waiting
 from greenroom.cli.choose import Wanted
 from greenroom.cli.waiting import TIMED_OUT, _out_of_time, awaited, end
-from greenroom.errors import ControlError
+from greenroom.errors import ControlError, TooManyWatchers
 from greenroom.pb.control.v1 import control_pb2 as pb
 from tests.support.shown import shown
 from tests.support.told import event, response, snapshot
@@ -134,3 +134,20 @@ def test_a_stream_that_was_good_until_the_end_of_the_time_is_no_trouble(
 ) -> None:
     said = Scripted(monkeypatch, [snapshot(shown()), None]).end(20, capsys)
     assert "is still HELD after 20s" in said
+
+
+def test_a_proxy_without_room_for_one_more_stream_is_asked_again(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A thousand workers start at once, each with a `greenroom wait`: those that find no place must not give up."""
+    scripted = Scripted(monkeypatch, [snapshot(shown(state="RELEASED"))])
+    refused = iter((True,))
+    answers = scripted.watch_instances
+
+    def watch_instances(*arguments: Any, **filters: Any) -> Iterator[pb.WatchInstancesResponse]:
+        if next(refused, False):
+            raise ControlError("500 streams are open here", TooManyWatchers.reason)
+        return answers(*arguments, **filters)
+
+    monkeypatch.setattr(scripted, "watch_instances", watch_instances, raising=False)
+    assert next(scripted.states(60)) == "RELEASED"

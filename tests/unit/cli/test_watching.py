@@ -3,12 +3,13 @@
 import json
 import threading
 from collections.abc import Iterator, Sequence
+from queue import SimpleQueue
 
 import pytest
 
 from greenroom.cli.following import Change, News
 from greenroom.cli.options import OutputFormat
-from greenroom.cli.watching import at_least_each, line
+from greenroom.cli.watching import _put_all, at_least_each, line
 from greenroom.errors import ControlError
 from greenroom.pb.control.v1.control_pb2 import Instance
 from tests.support.shown import shown
@@ -46,3 +47,10 @@ def test_nothing_is_drawn_before_there_is_a_list_and_what_ends_the_lists_ends_it
 
     with pytest.raises(ControlError, match="no control port"):
         next(at_least_each(0.01, lists(), settle_seconds=0))
+
+
+def test_a_terminal_that_is_stopped_keeps_no_more_than_the_newest_list() -> None:
+    """Ctrl-S, and a night of changes."""
+    waiting: SimpleQueue[Sequence[Instance] | Exception] = SimpleQueue()
+    _put_all(iter([A, B] * 1000), waiting)
+    assert (waiting.qsize(), waiting.get()) == (1, B)

@@ -24,6 +24,16 @@ def test_a_reason_that_repeats_the_state_is_left_out() -> None:
     assert words.in_state(shown(state="RELEASED", reason="AlreadyPublic")) == "RELEASED (AlreadyPublic)"
 
 
+def test_a_reason_of_many_lines_is_told_in_one() -> None:
+    """A check's reason is the end of its output, as a rule."""
+    assert words.in_state(shown(state="REJECTED", reason="smoke failed: a\n  b")) == "REJECTED (smoke failed: a b)"
+    assert len(words.in_state(shown(state="REJECTED", reason="x" * 2048))) < 220
+
+
+def test_what_only_a_newer_proxy_knows_is_told_by_its_number() -> None:
+    assert (words.state_word(77), words.gate_word(78)) == ("UNKNOWN-77", "unknown-78")
+
+
 def test_times_are_told_relative_to_now() -> None:
     assert words.since(at(-200), NOW) == "3m 20s"
     assert words.until(at(840), NOW) == "14m left"
@@ -48,7 +58,9 @@ def test_json_has_every_field_by_name_and_no_prefixes() -> None:
     assert (fields["state"], fields["hold"], fields["generation"], fields["record_revision"]) == ("HELD", "CARD", 1, 7)
     assert fields["gates"][0]["state"] == "PASSED"
     assert fields["gates"][0]["reason"] == ""
-    assert fields["gated_keys"] == [{"key": "v1/mdc/dynamo/backend/generate/6177a228983c0b2b", "live": True}]
+    assert fields["gated_keys"] == [
+        {"key": "v1/mdc/dynamo/backend/generate/6177a228983c0b2b", "live": True, "public": False}
+    ]
     assert fields["transitions"][0]["from_state"] is None
     assert set(fields) >= {field.name for field in pb.Instance.DESCRIPTOR.fields} - {"release_time"}
 

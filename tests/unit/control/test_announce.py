@@ -58,7 +58,7 @@ async def test_a_held_instance_is_told_with_what_passes_its_first_gate() -> None
     async with running(announcer):
         announcer.opened(ONE)
         [event] = await log.wait_named("instance.held")
-    assert event["command"] == f"greenroom verdict {ONE} smoke passed --reason TEXT --control 10.0.0.1:2390"
+    assert event["command"] == f"greenroom verdict {ONE} smoke passed --attempt 1 --reason TEXT --control 10.0.0.1:2390"
     assert event["address"] == "10.0.0.7:1"
     smoke, latency = event["waits_for"].split(", ")
     assert smoke == f"smoke until {record.gates['smoke'].deadline:%Y-%m-%d %H:%M:%S} UTC"

@@ -158,3 +158,12 @@ def test_the_build_says_its_version_and_fences_are_counted() -> None:
     metrics.fence_lost()
     assert value(metrics, "lost_fences_total") == 1
     assert value(metrics, "build_info", version="1.2") == 1
+
+
+def test_what_may_happen_once_is_there_before_it_does() -> None:
+    """A bug that happens once is what an alert on the counter's increase is for, and it would not see the first."""
+    metrics = metrics_of()
+    for part in ("inspector", "handler", "relay"):
+        assert value(metrics, "call_bugs_total", part=part) == 0
+    for state in ("held", "released", "rejected", "withdrawn"):
+        assert value(metrics, "expired_total", state=state) == 0

@@ -162,3 +162,11 @@ def test_what_is_no_request_is_refused_in_words(data: bytes) -> None:
 )
 def test_an_empty_request_is_one(message_type: Any) -> None:
     assert RequestParser(message_type)(b"") == message_type()
+
+
+def test_nobody_reports_or_decides_in_the_proxys_own_name() -> None:
+    """Its failures count as missed deadlines, and the trail would say that nobody decided."""
+    with pytest.raises(InvalidRequest, match="reporter: 'greenroom' is the proxy's own name"):
+        verdict_report(report(reporter=" greenroom "))
+    with pytest.raises(InvalidRequest, match=r"rollout_hold\.actor: 'greenroom' is the proxy's own name"):
+        new_rollout_hold(pb.CreateRolloutHoldRequest(rollout_hold=pb.RolloutHold(reason="r", actor="greenroom")), NOW)

@@ -2,6 +2,7 @@
 
 import asyncio
 from contextlib import aclosing
+from dataclasses import replace
 
 import pytest
 
@@ -178,6 +179,14 @@ async def test_another_store_or_one_that_was_set_back_is_no_continuation(past: P
         await anext(streams.watches.watch(resuming(token())))
 
 
+async def test_a_stream_that_broke_off_within_a_round_begins_anew() -> None:
+    """The reader was told of instances that neither state has which history knows: nobody could say they went."""
+    streams = Streams(ONE, past=past_of(ONE))
+    broken = encode(ResumeToken(CLUSTER, 10, 12, (0,), whole=False), str(InstanceFilter()))
+    with pytest.raises(HistoryGone, match=r"broke off amid a list of changes, .* without a resume token"):
+        await anext(streams.watches.watch(resuming(broken)))
+
+
 async def test_a_proxy_that_is_behind_waits_until_it_is_not() -> None:
     """Another proxy told of revision 11; a stream that showed less here would go back in time."""
     streams = Streams(ONE, past=past_of(ONE, store_revision=11))
@@ -189,6 +198,34 @@ async def test_a_proxy_that_is_behind_waits_until_it_is_not() -> None:
     streams.write(ONE, 11)
     assert kinds(await asyncio.wait_for(waiting, 60)) == ["CHANGED", "SYNCED"]
     await responses.aclose()
+
+
+async def test_one_that_waits_to_be_resumed_does_not_hold_up_a_stop() -> None:
+    streams = Streams(ONE, past=past_of(ONE, store_revision=11))
+    waiting = asyncio.ensure_future(anext(streams.watches.watch(resuming(token(newest=11)))))
+    for _ in range(10):
+        await asyncio.sleep(0)
+    streams.watches.stop()
+    with pytest.raises(NotReady, match="this proxy is stopping"):
+        await waiting
+
+
+async def test_while_a_long_past_is_read_others_have_their_turn() -> None:
+    """Two thousand records are a fifth of a second, and workers' calls wait in it."""
+    fleet = [f"{number:x}" for number in range(1, 4 * watch.MAX_AT_A_TIME)]
+    streams = Streams(*fleet, past=replace(past_of(*fleet), addresses=None))
+    turns: list[int] = []
+
+    async def others() -> None:
+        while True:
+            turns.append(len(turns))
+            await asyncio.sleep(0)
+
+    working = asyncio.ensure_future(others())
+    async with aclosing(streams.watches.watch(resuming(token()))) as responses:
+        await anext(responses)
+    working.cancel()
+    assert len(turns) >= len(fleet) // watch.MAX_AT_A_TIME
 
 
 async def test_a_proxy_that_stays_behind_says_so() -> None:

@@ -60,7 +60,7 @@ def test_the_token_is_that_of_the_beginning_of_the_round() -> None:
     next(responses)
     streaming.place = Place(12, 12, (6,))
     last = list(responses)[-1]
-    assert token_of(last) == ResumeToken(5, 10, 12, (4,))
+    assert token_of(last) == ResumeToken(5, 10, 12, (4,), whole=False)
 
 
 def test_within_a_round_the_token_stays_where_the_round_before_ended() -> None:
@@ -73,6 +73,39 @@ def test_within_a_round_the_token_stays_where_the_round_before_ended() -> None:
     told = [token for response in responses if (token := token_of(response))]
     assert [token.revision for token in told] == [10, 10, 200]
     assert {token.newest for token in told} == {200}
+
+
+@pytest.mark.parametrize("place", [Place(200, 200, (4,)), Place(200, 10, (9,))])
+def test_within_a_round_the_token_says_that_more_was_told_than_its_place_knows(place: Place) -> None:
+    """What came with the first part, and is gone before its reader is back, was neither there then nor is it now."""
+    streaming = Streaming(ONE)
+    list(streaming.stream.snapshot(cluster=5))
+    for instance in FLEET:
+        streaming.write(instance)
+    streaming.place = place
+    told = [token for response in streaming.stream.changes() if (token := token_of(response))]
+    assert [token.whole for token in told] == [False, False, True]
+
+
+def test_what_is_written_while_a_round_is_told_makes_its_token_one_that_is_not_whole_until_the_next() -> None:
+    """A part that is made later shows what was written since: it was told, and the token's place is before it."""
+    streaming = Streaming(*FLEET)
+    responses = streaming.stream.snapshot(cluster=5)
+    next(responses)
+    streaming.write(FLEET[-1])
+    streaming.place = Place(12, 12, (4,))
+    assert [token.whole for response in responses if (token := token_of(response))] == [False]
+    streaming.write(FLEET[0])
+    streaming.place = Place(13, 13, (4,))
+    assert [token.whole for response in streaming.stream.changes() if (token := token_of(response))] == [True]
+
+
+def test_progress_alone_leaves_a_token_whole() -> None:
+    streaming = Streaming(*FLEET)
+    responses = streaming.stream.snapshot(cluster=5)
+    next(responses)
+    streaming.place = Place(90, 10, (4,))
+    assert [token.whole for response in responses if (token := token_of(response))] == [True]
 
 
 def test_a_round_that_concerns_nobody_is_no_response_and_moves_the_bookmark_on() -> None:
