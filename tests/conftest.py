@@ -7,6 +7,7 @@ from collections.abc import Callable, Generator, Iterator
 from contextlib import ExitStack
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from tests.support.client import EtcdClient
 from tests.support.endpoints import (
@@ -19,6 +20,10 @@ from tests.support.endpoints import (
 from tests.support.etcd import Etcd, etcd_version, find_etcd
 from tests.support.etcdctl import Etcdctl, find_etcdctl
 from tests.support.observer import Observer
+
+# Examples are right or wrong, on a busy machine too: none is judged by how long it takes.
+settings.register_profile("untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("untimed")
 
 
 def pytest_report_header() -> str:

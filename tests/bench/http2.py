@@ -7,74 +7,49 @@ far that no answer of a run fills them. Standard library only: it starts in no t
 
 import select
 import socket
-import struct
 from typing import Self
 
+from tests.support.frames import (
+    ACK,
+    DATA,
+    ENABLE_PUSH,
+    END_HEADERS,
+    END_STREAM,
+    FRAME_HEADER_BYTES,
+    GOAWAY,
+    HEADERS,
+    INITIAL_WINDOW_SIZE,
+    MAX_FRAME_BYTES,
+    MESSAGE_HEADER_BYTES,
+    PING,
+    PREFACE,
+    RST_STREAM,
+    SETTINGS,
+    frame,
+    framed_message,
+    header_blocks,
+    setting,
+    window_update,
+)
+
 HOST = "127.0.0.1"
-PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
-FRAME_HEADER_BYTES = 9
-MESSAGE_HEADER_BYTES = 5
-MAX_FRAME_BYTES = 16_384
+USER_AGENT = "greenroom-bench"
 RECEIVE_BYTES = 256 * 1024
 STREAM_WINDOW_BYTES = 1 << 26
 CONNECTION_WINDOW_BYTES = 1 << 30
 CONNECT_SECONDS = 20
 CALL_SECONDS = 20
 
-DATA, HEADERS, RST_STREAM, SETTINGS, PING, GOAWAY, WINDOW_UPDATE = 0, 1, 3, 4, 6, 7, 8
-END_STREAM = ACK = 1
-END_HEADERS = 4
-ENABLE_PUSH, INITIAL_WINDOW_SIZE = 2, 4
-
-# RFC 7541: the static table's own entries for these two, and the flag of a literal that the dynamic table takes up.
-METHOD_POST, SCHEME_HTTP = b"\x83", b"\x86"
-LITERAL_INDEXED = 0x40
-INDEXED = 0x80
-FIRST_DYNAMIC_INDEX = 62
-STATIC_NAMES = {b":authority": 1, b":path": 4, b"content-type": 31, b"user-agent": 58}
-
 
 class CallFailed(Exception):
     """A call ended otherwise than with an answer, or its connection ended."""
 
 
-def frame(kind: int, flags: int, stream: int, payload: bytes) -> bytes:
-    """One frame, whole."""
-    return struct.pack("!I", len(payload) << 8 | kind) + struct.pack("!BI", flags, stream) + payload
-
-
-def framed_message(message: bytes) -> bytes:
-    """A message as gRPC puts it into DATA frames: not compressed, its length, itself."""
-    return struct.pack("!BI", 0, len(message)) + message
-
-
-def header_blocks(path: str) -> tuple[bytes, bytes]:
-    """The block of a connection's first call, and that of all others: the first teaches the peer its fields."""
-    fields = {
-        b":authority": b"etcd",
-        b":path": path.encode(),
-        b"te": b"trailers",
-        b"content-type": b"application/grpc",
-        b"user-agent": b"greenroom-bench",
-    }
-    first = b"".join(_literal(name, value) for name, value in fields.items())
-    last = FIRST_DYNAMIC_INDEX + len(fields) - 1
-    later = bytes(INDEXED | last - number for number in range(len(fields)))
-    return METHOD_POST + SCHEME_HTTP + first, METHOD_POST + SCHEME_HTTP + later
-
-
-def _literal(name: bytes, value: bytes) -> bytes:
-    static = STATIC_NAMES.get(name)
-    return bytes([LITERAL_INDEXED | (static or 0)]) + (b"" if static else _string(name)) + _string(value)
-
-
-def _string(text: bytes) -> bytes:
-    assert len(text) < 127, f"too long for a length of one byte: {text!r}"
-    return bytes([len(text)]) + text
-
-
 class Answers:
-    """What comes from the peer, without the socket: which streams it ends, and what their messages are."""
+    """What comes from the peer, without the socket: which streams it ends, and what their messages are.
+
+    It reads frames by itself, for the loader must not cost more than what it measures.
+    """
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -143,7 +118,7 @@ class Connection(Answers):
         self.socket.settimeout(None)  # With one, each send and receive would ask the kernel twice.
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._stream = -1
-        self._first_block, self._later_block = header_blocks(path)
+        self._first_block, self._later_block = header_blocks(path, USER_AGENT)
         self.socket.sendall(_opening())
 
     def __enter__(self) -> Self:
@@ -217,6 +192,5 @@ class Connection(Answers):
 
 
 def _opening() -> bytes:
-    settings = struct.pack("!HIHI", ENABLE_PUSH, 0, INITIAL_WINDOW_SIZE, STREAM_WINDOW_BYTES)
-    window = struct.pack("!I", CONNECTION_WINDOW_BYTES)
-    return PREFACE + frame(SETTINGS, 0, 0, settings) + frame(WINDOW_UPDATE, 0, 0, window)
+    settings = setting(ENABLE_PUSH, 0) + setting(INITIAL_WINDOW_SIZE, STREAM_WINDOW_BYTES)
+    return PREFACE + frame(SETTINGS, 0, 0, settings) + window_update(0, CONNECTION_WINDOW_BYTES)

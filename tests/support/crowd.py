@@ -10,14 +10,27 @@ import socket
 import struct
 from collections.abc import Callable, Iterable
 
-PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
-DATA, HEADERS, RST_STREAM, SETTINGS, PING, WINDOW_UPDATE = 0, 1, 3, 4, 6, 8
-ACK = END_STREAM = 1
-END_HEADERS = 4
-INITIAL_WINDOW_SIZE = 4
-LARGEST_WINDOW = 2**31 - 1
-FIRST_WINDOW = 65_535
-HEADER_BYTES = 9
+from tests.support.frames import (
+    ACK,
+    DATA,
+    END_HEADERS,
+    END_STREAM,
+    FIRST_WINDOW,
+    FRAME_HEADER_BYTES,
+    HEADERS,
+    INITIAL_WINDOW_SIZE,
+    LARGEST_WINDOW,
+    PING,
+    PREFACE,
+    RST_STREAM,
+    SETTINGS,
+    frame,
+    framed_message,
+    frames_in,
+    header_block,
+    setting,
+    window_update,
+)
 
 AT_ONCE = 250
 """Clients that connect at the same time: more than come when a whole fleet restarts behind one switch."""
@@ -25,22 +38,6 @@ ANSWER_SECONDS = 120
 OWN_FILES = 300
 """Open files that are not a crowd's, in any of the processes."""
 _RST_ON_CLOSE = struct.pack("ii", 1, 0)
-
-
-def frame(kind: int, flags: int, stream: int, payload: bytes = b"") -> bytes:
-    """One frame, whole."""
-    return struct.pack("!I", len(payload) << 8 | kind) + struct.pack("!BI", flags, stream) + payload
-
-
-def framed(message: bytes) -> bytes:
-    """A message with gRPC's prefix."""
-    return struct.pack("!BI", 0, len(message)) + message
-
-
-def header_block(path: str) -> bytes:
-    """A request's header block, in literals that leave the table as it is: any client can send it at any time."""
-    fields = ((":path", path), (":authority", "etcd"), ("te", "trailers"), ("content-type", "application/grpc"))
-    return b"\x83\x86" + b"".join(b"\x00" + _string(name) + _string(value) for name, value in fields)
 
 
 def allow_open_files() -> int:
@@ -87,23 +84,21 @@ class CrowdClient(asyncio.Protocol):
         stream, self._next_stream = self._next_stream, self._next_stream + 2
         self.is_answered = self.is_over = False
         flags = END_STREAM if end else 0
-        self.transport.write(frame(HEADERS, END_HEADERS, stream, block) + frame(DATA, flags, stream, framed(message)))
+        self.transport.write(
+            frame(HEADERS, END_HEADERS, stream, block) + frame(DATA, flags, stream, framed_message(message))
+        )
 
     def say(self, message: bytes) -> None:
         """One message more on the last stream."""
         self.is_answered = False
-        self.transport.write(frame(DATA, 0, self._next_stream - 2, framed(message)))
+        self.transport.write(frame(DATA, 0, self._next_stream - 2, framed_message(message)))
 
     def data_received(self, data: bytes) -> None:
-        data, at = self._rest + data, 0
-        while at + HEADER_BYTES <= len(data):
-            end = at + HEADER_BYTES + int.from_bytes(data[at : at + 3], "big")
-            if end > len(data):
-                break
-            stream = int.from_bytes(data[at + 5 : at + HEADER_BYTES], "big")
-            self._take(data[at + 3], data[at + 4], stream, data[at + HEADER_BYTES : end])
-            at = end
-        self._rest = data[at:]
+        data, taken = self._rest + data, 0
+        for kind, flags, stream, payload in frames_in(data):
+            self._take(kind, flags, stream, payload)
+            taken += FRAME_HEADER_BYTES + len(payload)
+        self._rest = data[taken:]
         self._heard(self)
 
     def _take(self, kind: int, flags: int, stream: int, payload: bytes) -> None:
@@ -126,8 +121,8 @@ class Crowd:
         self.clients: list[CrowdClient] = []
         self._opening = PREFACE
         if windows:
-            self._opening += frame(SETTINGS, 0, 0, struct.pack("!HI", INITIAL_WINDOW_SIZE, LARGEST_WINDOW))
-            self._opening += frame(WINDOW_UPDATE, 0, 0, struct.pack("!I", LARGEST_WINDOW - FIRST_WINDOW))
+            self._opening += frame(SETTINGS, 0, 0, setting(INITIAL_WINDOW_SIZE, LARGEST_WINDOW))
+            self._opening += window_update(0, LARGEST_WINDOW - FIRST_WINDOW)
         else:
             self._opening += frame(SETTINGS, 0, 0)
         self._news = asyncio.Event()
@@ -201,8 +196,3 @@ class Crowd:
         client.start(block, message)
         self.clients.append(client)
         return client
-
-
-def _string(text: str) -> bytes:
-    assert len(text) < 127, f"too long for a length of one byte: {text!r}"
-    return bytes([len(text)]) + text.encode()

@@ -33,6 +33,8 @@ from greenroom.relay.frames import (
 )
 from greenroom.relay.limits import Limits, Totals
 from greenroom.relay.messages import frame_message
+from tests.support.frames import FRAME_HEADER_BYTES
+from tests.support.frames import frames_in as split
 
 UNARY = b"/test/Unary"
 STREAM = b"/test/Stream"
@@ -59,14 +61,8 @@ class Frame:
 
 def frames_in(data: bytes) -> list[Frame]:
     """Whole frames only; fails on a rest."""
-    frames = []
-    while data:
-        assert len(data) >= 9, f"a torn frame: {data!r}"
-        length = int.from_bytes(data[:3], "big")
-        payload = data[9 : 9 + length]
-        assert len(payload) == length, f"a torn frame: {data!r}"
-        frames.append(Frame(data[3], data[4], int.from_bytes(data[5:9], "big"), payload))
-        data = data[9 + length :]
+    frames = [Frame(*found) for found in split(data)]
+    assert sum(FRAME_HEADER_BYTES + len(frame.payload) for frame in frames) == len(data), f"a torn frame: {data!r}"
     return frames
 
 

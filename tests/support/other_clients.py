@@ -26,13 +26,13 @@ def python_client(part: str, script: str) -> Command:
     return lambda address, plan: [str(python), path, address, str(plan)]
 
 
-def node_client(part: str, script: str) -> Command:
+def node_client(part: str, script: str, *arguments: str) -> Command:
     """A script for node, with the part's folder for its requirements; ends the test when either is not there."""
     node = shutil.which("node")
     if node is None or not (_home(part) / "node_modules").is_dir():
         missing(part, f"no node, or nothing at {_home(part)}; `make test` makes it")
     path, folder = str(CLIENTS / script), str(_home(part))
-    return lambda address, plan: [node, path, address, str(plan), folder]
+    return lambda address, plan: [node, path, address, str(plan), folder, *arguments]
 
 
 def clean_environment() -> dict[str, str]:

@@ -15,6 +15,8 @@ import h2.connection
 import h2.events
 import h2.exceptions
 
+from tests.support.frames import framed_message, messages_in
+
 WAIT_SECONDS = 20
 WINDOW_BYTES = 64 << 20
 _RECEIVE_BYTES = 1 << 20
@@ -35,14 +37,7 @@ class RawAnswer:
 
     @property
     def messages(self) -> list[bytes]:
-        found, at = [], 0
-        while at + 5 <= len(self.content):
-            end = at + 5 + int.from_bytes(self.content[at + 1 : at + 5], "big")
-            if end > len(self.content):
-                break
-            found.append(bytes(self.content[at + 5 : end]))
-            at = end
-        return found
+        return list(messages_in(bytes(self.content)))
 
     @property
     def trailers(self) -> dict[str, str]:
@@ -60,12 +55,16 @@ class RawAnswer:
 
 
 class RawGrpc:
-    """One connection. `goaway` is (code, debug data) once the other side said it, `closed` once its socket ended."""
+    """One connection. `greeted`: the other side has taken its settings; `closed`: its socket ended.
+
+    `goaway` is (code, debug data) once the other side said it.
+    """
 
     def __init__(self, address: str) -> None:
         host, port = address.rsplit(":", 1)
         self.address = address
         self.answers: dict[int, RawAnswer] = {}
+        self.greeted = False
         self.pongs = 0
         self.goaway: tuple[int, bytes] | None = None
         self.closed = False
@@ -90,26 +89,39 @@ class RawGrpc:
         self, path: str, message: bytes, *, headers: Headers = (), timeout_seconds: float = WAIT_SECONDS
     ) -> RawAnswer:
         """A unary call, answered whole."""
-        stream = self.start(path, message, headers=headers)
+        return self.call_content(path, framed_message(message), headers=headers, timeout_seconds=timeout_seconds)
+
+    def call_content(
+        self, path: str, content: bytes, *, headers: Headers = (), timeout_seconds: float = WAIT_SECONDS
+    ) -> RawAnswer:
+        """One whose content need not be one whole message."""
+        stream = self._open(path, content, headers, half_close=True)
         return self.wait(stream, lambda answer: answer.is_over, "the answer ends", timeout_seconds)
 
     def start(self, path: str, *messages: bytes, headers: Headers = (), half_close: bool = True) -> int:
         """Opens a stream with these messages on it; its id."""
+        return self._open(path, b"".join(map(framed_message, messages)), headers, half_close=half_close)
+
+    def _open(self, path: str, content: bytes, headers: Headers, *, half_close: bool) -> int:
         stream = self._http2.get_next_available_stream_id()
         self.answers[stream] = RawAnswer()
         opening = [*_OPENING, (":path", path), (":authority", self.address), *headers]
         # Pseudo headers come first (RFC 9113, 8.3).
         self._http2.send_headers(stream, sorted(opening, key=_is_no_pseudo_header))
-        self._flush()
-        for message in messages:
-            self.send(stream, message)
+        # In one packet with what comes behind it, as real clients do it.
+        self.send_content(stream, content)
         if half_close and not self.answers[stream].is_over:
-            self.half_close(stream)
+            self._http2.end_stream(stream)
+        self._flush()
         return stream
 
     def send(self, stream: int, message: bytes) -> None:
-        """One message more, as the windows allow; the rest is not sent where the answer is there before."""
-        rest = b"\0" + len(message).to_bytes(4, "big") + message
+        """One message more."""
+        self.send_content(stream, framed_message(message))
+
+    def send_content(self, stream: int, content: bytes) -> None:
+        """Whatever it is, as the windows allow; the rest is not sent where the answer is there before."""
+        rest = content
         answer = self.answers[stream]
         while rest and not answer.is_over and not self.closed:
             room = min(self._http2.local_flow_control_window(stream), self._http2.max_outbound_frame_size)
@@ -138,13 +150,19 @@ class RawGrpc:
     ) -> RawAnswer:
         """Reads until `fact` holds of one stream's answer; AssertionError when it does not, or no longer can."""
         answer = self.answers[stream]
-        deadline = time.monotonic() + timeout_seconds
-        while not fact(answer):
-            left = deadline - time.monotonic()
-            assert left > 0, f"not within {timeout_seconds:g} s: {what} ({answer})"
-            assert not self.closed, f"the connection ended before {what} ({answer}, GOAWAY {self.goaway})"
-            self.read(left)
+        self.until(lambda: fact(answer), what, timeout_seconds, so_far=answer)
         return answer
+
+    def until(
+        self, fact: Callable[[], bool], what: str, timeout_seconds: float = WAIT_SECONDS, so_far: object = None
+    ) -> None:
+        """Reads until `fact` holds; AssertionError, with what came so far, when it does not, or no longer can."""
+        deadline = time.monotonic() + timeout_seconds
+        while not fact():
+            left = deadline - time.monotonic()
+            assert left > 0, f"not within {timeout_seconds:g} s: {what} ({so_far})"
+            assert not self.closed, f"the connection ended before {what} ({so_far}, GOAWAY {self.goaway})"
+            self.read(left)
 
     def wait_messages(self, stream: int, count: int, timeout_seconds: float = WAIT_SECONDS) -> list[bytes]:
         """At least `count` messages of a stream."""
@@ -178,6 +196,8 @@ class RawGrpc:
                 self.answers[event.stream_id].ended = True
             case h2.events.StreamReset():
                 self.answers[event.stream_id].reset = int(event.error_code or 0)
+            case h2.events.SettingsAcknowledged():
+                self.greeted = True
             case h2.events.PingAckReceived():
                 self.pongs += 1
             case h2.events.ConnectionTerminated():

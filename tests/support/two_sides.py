@@ -16,6 +16,7 @@ from typing import Any, Protocol
 import grpc
 
 from tests.support.client import delete, put
+from tests.support.crowd_figures import proxy_metric
 from tests.support.endpoints import Endpoint, Proxy
 from tests.support.plan import Step
 from tests.support.plan_calls import METHODS, SERVICE, Line, Memory, answered, failed, request_of
@@ -72,13 +73,36 @@ class Side:
 
 
 def run_on_both(
-    command: Command, steps: Sequence[Step], sides: Sequence[Endpoint], folder: Path, environment: dict[str, str]
+    command: Command,
+    steps: Sequence[Step],
+    sides: Sequence[Endpoint],
+    folder: Path,
+    environment: dict[str, str],
+    *,
+    connections: int = 1,
 ) -> list[list[Line]]:
-    """The log of each side, a line a step. AssertionError with a client's last words where it ends before its plan."""
+    """The log of each side, a line a step. AssertionError with a client's last words where it ends before its plan.
+
+    And where it took another number of connections for it: what it shows is that they serve for all.
+    """
     path = folder / "plan.json"
     path.write_text(json.dumps(list(steps)))
+
+    def run(endpoint: Endpoint) -> list[Line]:
+        before = _opened(endpoint)
+        lines = _run(command, path, Side(endpoint), environment)
+        if isinstance(endpoint, Proxy):
+            opened = _opened(endpoint) - before
+            assert opened == connections, f"the client used {opened} connections, not {connections}"
+        return lines
+
     with ThreadPoolExecutor(len(sides)) as pool:
-        return list(pool.map(lambda endpoint: _run(command, path, Side(endpoint), environment), sides))
+        return list(pool.map(run, sides))
+
+
+def _opened(endpoint: Endpoint) -> int:
+    """How many connections clients ever made; etcd itself does not count them."""
+    return proxy_metric(endpoint, "greenroom_connections_opened_total") if isinstance(endpoint, Proxy) else 0
 
 
 def _run(command: Command, plan: Path, side: Side, environment: dict[str, str]) -> list[Line]:

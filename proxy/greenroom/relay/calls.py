@@ -88,8 +88,9 @@ Metadata = tuple[tuple[str, str | bytes], ...]
 class HandedOverCall:
     """One call that the relay gives to a local handler.
 
-    `metadata` is the client's own: no pseudo header, no `te`, `content-type`, `user-agent` and no `grpc-` name; values
-    of names that end in `-bin` are decoded bytes. `timeout_seconds` is the client's `grpc-timeout`, None without one.
+    `metadata` is the client's own: no pseudo header, no `te`, `content-type`, `user-agent`, no `grpc-` name, and
+    nothing that gRPC does not carry; values of names that end in `-bin` are decoded bytes. `timeout_seconds` is the
+    client's `grpc-timeout`, None without one; it may be in the past.
     """
 
     path: bytes

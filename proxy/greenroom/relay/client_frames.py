@@ -8,6 +8,7 @@ from typing import Final
 
 from .blocks import stray
 from .calls import Code, Kind, Refuse
+from .compressed import refused_encoding
 from .dialogue import Dialogue
 from .frames import (
     ACK,
@@ -57,7 +58,6 @@ _WINDOW_UPDATE_BYTES: Final = HEADER_BYTES + 4
 _PING_BYTES: Final = HEADER_BYTES + 8
 _WRONG_LENGTH: Final = "frame of a wrong length"
 _TOO_MANY_CONTROL_FRAMES: Final = "too many control frames"
-_COMPRESSED: Final = Refuse(Code.UNIMPLEMENTED, "compressed messages are not taken on this method")
 _TOO_MANY_UNDECIDED: Final = Refuse(Code.RESOURCE_EXHAUSTED, "too many calls without a message on this connection")
 
 
@@ -175,8 +175,8 @@ class ClientFrames(InspectingReader):
                 return _TOO_MANY_UNDECIDED
         elif kind is Kind.REFUSE:
             return Refuse(Code.UNIMPLEMENTED, dialogue.inspector.unknown(head.asked_path()))
-        if head.compressed and kind is not _FORWARD:
-            return _COMPRESSED
+        if head.encoding and kind is not _FORWARD and (unknown := refused_encoding(head.encoding)) is not None:
+            return unknown
         if kind is _STREAM:
             stream.up = StreamWindow(dialogue.upstream_settings)
         if kind is not _UNARY:

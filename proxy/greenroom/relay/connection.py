@@ -13,10 +13,11 @@ from .calls import Answer, Code, HandedOverCall, Handler, Observer
 from .core import LOOK_AGAIN_SECONDS, RelayCore
 from .dialogue import CancelHandler, Close, StartHandler
 from .limits import Limits
+from .turns import Line, Turn, Turns
 
 Spawn = Callable[[Coroutine[Any, Any, None]], asyncio.Task[None]]
 
-_DEADLINE_EXCEEDED = Answer(None, Code.DEADLINE_EXCEEDED, "deadline exceeded")
+_DEADLINE_EXCEEDED = Answer(None, Code.DEADLINE_EXCEEDED, "context deadline exceeded")  # in Go's words, as etcd says it
 _HANDLER_FAILED = Answer(None, Code.INTERNAL, "this call could not be answered")
 
 
@@ -32,15 +33,16 @@ class Connection:
         "_gone",
         "_handler",
         "_handlers",
-        "_handlers_at_work",
         "_last_moment",
         "_limits",
+        "_line",
         "_loop",
         "_now",
         "_observer",
         "_spawn",
         "_to_client",
         "_to_upstream",
+        "_turns",
         "_upstream",
         "_upstream_full",
         "closed",
@@ -53,6 +55,7 @@ class Connection:
         handler: Handler,
         observer: Observer,
         limits: Limits,
+        turns: Turns,
         spawn: Spawn,
         gone: Callable[["Connection"], None],
     ) -> None:
@@ -61,6 +64,7 @@ class Connection:
         self._handler = handler
         self._observer = observer
         self._limits = limits
+        self._turns = turns
         self._spawn = spawn
         self._gone = gone
         self._loop = asyncio.get_running_loop()
@@ -70,7 +74,7 @@ class Connection:
         self._client_full_since: float | None = None
         self._upstream_full = True  # there is none yet
         self._handlers: dict[int, asyncio.Task[None]] = {}
-        self._handlers_at_work: asyncio.Semaphore | None = None
+        self._line: Line | None = None  # most connections never need one
         self._last_moment: asyncio.TimerHandle | None = None
         self._draining = False
         self.closed = False
@@ -237,7 +241,7 @@ class Connection:
 
     async def _answer_to(self, call: HandedOverCall) -> Answer:
         try:
-            async with asyncio.timeout(call.timeout_seconds) as deadline, self._turns:
+            async with asyncio.timeout(call.timeout_seconds) as deadline, self._turn():
                 return await self._handler(call)
         except Exception as error:  # the outermost frame of a handler: its bug ends one call
             if deadline.expired():
@@ -249,12 +253,11 @@ class Connection:
                 raise
             return self._failed(call, RuntimeError("the handler was cancelled from inside"))
 
-    @property
-    def _turns(self) -> asyncio.Semaphore:
-        """What a handler at work waits for. Most connections never have one."""
-        if self._handlers_at_work is None:
-            self._handlers_at_work = asyncio.Semaphore(self._limits.handlers_at_work)
-        return self._handlers_at_work
+    def _turn(self) -> Turn:
+        """What a handler at work waits for."""
+        if self._line is None:
+            self._line = self._turns.line(self._limits.handlers_at_work)
+        return self._line.turn()
 
     def _failed(self, call: HandedOverCall, error: Exception) -> Answer:
         self._observer.handler_failed(call.path, error)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from .answers import Answers
 from .calls import Answer, Code, HandedOverCall, Inspector, Observer, Refuse
 from .frames import END_STREAM, LARGEST_STREAM_ID, Error, Fault, pack_rst, pack_window_update
-from .heads import BadMetadataError, RequestHead
+from .heads import BadTimeoutError, RequestHead
 from .limits import Bounds, Limits, Totals
 from .pings import Pings
 from .settings import Announced
@@ -214,13 +214,16 @@ class Dialogue:
     def hand_over(self, stream: Stream, work: object, message_bytes: int) -> None:
         """Give the call to the handler, or refuse it where that cannot be. `message_bytes` stand for `work`."""
         if self.upstream_leaves:
-            self._send_elsewhere(stream)
+            # Nothing may run here any more that the client could believe not to have run.
+            self._reset(stream, Error.REFUSED_STREAM)
             return
         try:
             head = stream.head
             call = HandedOverCall(head.path, work, head.metadata(), head.timeout_seconds())
-        except BadMetadataError as error:
-            self.refuse(stream, Refuse(Code.INTERNAL, str(error)))
+        except BadTimeoutError:
+            # As etcd 3.4 does, which clients take for INTERNAL; a newer one refuses the head, mostly before this.
+            self.observer.call_refused(stream.head.path, Code.INTERNAL)
+            self._reset(stream, Error.PROTOCOL_ERROR)
             return
         refusal = self._take_handler(stream, message_bytes)
         if refusal is not None:
@@ -259,10 +262,10 @@ class Dialogue:
         self.bounds.copies.give_back(self._running.pop(stream_id))
         self.bounds.handlers.give_back(1)
 
-    def _send_elsewhere(self, stream: Stream) -> None:
-        """After upstream's GOAWAY nothing may run here that the client could believe not to have run."""
+    def _reset(self, stream: Stream, code: Error) -> None:
+        """End the call on both sides without an answer."""
         self.reset_upstream(stream)
-        self.down.send(pack_rst(stream.id, Error.REFUSED_STREAM))
+        self.down.send(pack_rst(stream.id, code))
         self.forget(stream)
 
     def _answer_left(self, stream: Stream) -> None:

@@ -29,7 +29,7 @@ _COMMON_NAMES: Final = frozenset(
     (b":authority", b":path", b"content-type", b"te", b"user-agent", b"grpc-accept-encoding", b"accept-encoding")
 )
 _LONGEST_COMMON_VALUE_BYTES: Final = 256
-_COMMON_FIELDS: Final = 1_024  # paths times addresses times versions of clients, and all again if there are more
+_COMMON_FIELDS: Final = 1_024  # paths times addresses times versions of clients; beyond that the oldest are forgotten
 # No count or length in a sane block needs more; bounds the work on a hostile one.
 _LARGEST_NUMBER: Final = 2**24
 
@@ -55,9 +55,10 @@ class KnownFields:
         name, value = field
         if name not in _COMMON_NAMES or len(value) > _LONGEST_COMMON_VALUE_BYTES:
             return field
-        if len(self._fields) >= _COMMON_FIELDS:
-            self._fields.clear()
-        return self._fields.setdefault(field, field)
+        same = self._fields.setdefault(field, field)
+        if len(self._fields) > _COMMON_FIELDS:
+            del self._fields[next(iter(self._fields))]  # the oldest
+        return same
 
 
 class HeaderDecoder:
@@ -223,10 +224,8 @@ def _encoded_string(text: bytes) -> bytes:
 
 
 def encode_trailers(code: int, details: str, trailers: Iterable[tuple[str, str | bytes]]) -> bytes:
-    """The block that ends a gRPC answer."""
-    fields = [(b"grpc-status", b"%d" % code)]
-    if details:
-        fields.append((b"grpc-message", _percent_encoded(details)))
+    """The block that ends a gRPC answer: as etcd's library has it, with a text always, if only an empty one."""
+    fields = [(b"grpc-status", b"%d" % code), (b"grpc-message", _percent_encoded(details))]
     fields += [(_printable(name.lower()), _trailer_value(value)) for name, value in trailers]
     return encode_fields(fields)
 

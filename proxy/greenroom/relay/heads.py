@@ -13,14 +13,16 @@ from .calls import Kind, Metadata
 from .header_blocks import Field, HeaderDecoder, KnownFields, size_of
 from .streams import Phase
 
-# One connection's calls differ in few ways; beyond this number all are decoded again.
+# One connection's calls differ in few ways.
 _CACHED_BLOCKS: Final = 16
 _LONGEST_CACHED_BLOCK_BYTES: Final = 1_024  # one with a token; more of them than that are no saving worth the memory
 _SHARED_HEADS: Final = 1_024
 SMALL_HEAD_BYTES: Final = 1_024
 """What is above it is counted for as long as its stream is open; smaller ones are bounded by the number of streams."""
 _TIMEOUT: Final = b"grpc-timeout"
-_LONGEST_TIMEOUT_DIGITS: Final = 8
+# As etcd 3.4 reads it: with a sign, if need be. Newer ones refuse that, before the call gets as far as here.
+_COUNT: Final = re.compile(rb"[+-]?[0-9]+")
+_LONGEST_COUNT_CHARACTERS: Final = 8
 # gRPC libraries count in nanoseconds, and a time beyond their 64 bits would lie in the past; Go clients send such.
 _LONGEST_TIMEOUT_SECONDS: Final = 10.0 * 365 * 24 * 3600
 _UNIT_SECONDS: Final = {
@@ -38,24 +40,40 @@ _PHASE_OF: Final = {
     Kind.REFUSE: Phase.PASS,
 }
 _NOT_METADATA: Final = frozenset((b"te", b"content-type", b"user-agent"))
+# What thousands of clients say alike. Anything else may be a client's own, or another one in each call, as tracing is.
+_SAID_ALIKE: Final = frozenset(
+    (
+        b":method",
+        b":scheme",
+        b":path",
+        b":authority",
+        b"te",
+        b"content-type",
+        b"user-agent",
+        b"accept-encoding",
+        b"grpc-accept-encoding",
+        b"grpc-encoding",
+    )
+)
+_IDENTITY: Final = b"identity"
 
-
-# What gRPC lets through (its HTTP/2 mapping): anything else would be refused by the library that makes the call.
+# What gRPC lets through (its HTTP/2 mapping): the library that makes the call refuses anything else.
 _NAME: Final = re.compile(rb"[0-9a-z_.-]+")
 _TEXT: Final = re.compile(rb"[ -~]*")
 
 
-class BadMetadataError(Exception):
-    """A head that cannot be turned into a HandedOverCall; the text says which field."""
+class BadTimeoutError(Exception):
+    """A `grpc-timeout` that is none."""
 
 
 class RequestHead:
     """One request's path, kind, first phase, and fields, which only become metadata when the call is handed over.
 
     `fields` are without the deadline, which is `timeout`, as the client wrote it: it is what calls differ in most.
+    `encoding` is how messages may be compressed, b"" where they are not.
     """
 
-    __slots__ = ("compressed", "counted_bytes", "fields", "is_usual", "kind", "path", "phase", "timeout")
+    __slots__ = ("counted_bytes", "encoding", "fields", "is_usual", "kind", "path", "phase", "timeout")
 
     def __init__(
         self,
@@ -63,7 +81,7 @@ class RequestHead:
         kind: Kind,
         path: bytes,
         *,
-        compressed: bool,
+        encoding: bytes,
         counted_bytes: int,
         timeout: bytes | None = None,
     ) -> None:
@@ -71,11 +89,11 @@ class RequestHead:
         self.kind = kind
         self.path = path
         self.phase = _PHASE_OF[kind]
-        self.compressed = compressed
+        self.encoding = encoding
         self.counted_bytes = counted_bytes
         self.timeout = timeout
         # Nothing about it refuses the call or has to be counted.
-        self.is_usual = not counted_bytes and (kind is Kind.FORWARD or (kind is Kind.UNARY and not compressed))
+        self.is_usual = not counted_bytes and (kind is Kind.FORWARD or (kind is Kind.UNARY and not encoding))
 
     @classmethod
     def of(cls, fields: tuple[Field, ...], kind_of: Callable[[bytes], Kind]) -> "RequestHead":
@@ -83,10 +101,11 @@ class RequestHead:
         paths = [value for name, value in fields if name == b":path"]
         kind = kind_of(paths[0]) if len(paths) == 1 else Kind.REFUSE
         path = paths[0] if kind is not Kind.REFUSE else b""
-        compressed = any(name == b"grpc-encoding" and value != b"identity" for name, value in fields)
+        encodings = [value for name, value in fields if name == b"grpc-encoding"]
+        encoding = b"" if not encodings or encodings[-1] == _IDENTITY else encodings[-1]
         size_bytes = sum(size_of(field) for field in fields)
         counted_bytes = size_bytes if size_bytes > SMALL_HEAD_BYTES else 0
-        return cls(fields, kind, path, compressed=compressed, counted_bytes=counted_bytes)
+        return cls(fields, kind, path, encoding=encoding, counted_bytes=counted_bytes)
 
     def with_timeout(self, timeout: bytes) -> "RequestHead":
         """The same head with a deadline."""
@@ -94,14 +113,14 @@ class RequestHead:
             self.fields,
             self.kind,
             self.path,
-            compressed=self.compressed,
+            encoding=self.encoding,
             counted_bytes=self.counted_bytes,
             timeout=timeout,
         )
 
     def without_fields(self) -> "RequestHead":
         """What is left to remember of a call that is not going to be made."""
-        return RequestHead((), self.kind, self.path, compressed=self.compressed, counted_bytes=0)
+        return RequestHead((), self.kind, self.path, encoding=self.encoding, counted_bytes=0)
 
     def asked_path(self) -> bytes:
         """The path that the client gave, known or not; b"" where it gave none, or several."""
@@ -110,15 +129,15 @@ class RequestHead:
 
     @property
     def may_be_shared(self) -> bool:
-        """Whether it is short and holds nothing that is a client's own."""
-        return not self.counted_bytes and not any(_is_metadata(name) for name, _ in self.fields)
+        """Whether it is short and holds only what clients say alike."""
+        return not self.counted_bytes and all(name in _SAID_ALIKE for name, _ in self.fields)
 
     def metadata(self) -> Metadata:
-        """The client's own metadata. Raises BadMetadataError."""
+        """The client's own metadata, but for what gRPC does not carry: etcd takes no notice of that either."""
         return tuple(pair for name, value in self.fields if _is_metadata(name) for pair in _decoded(name, value))
 
     def timeout_seconds(self) -> float | None:
-        """The deadline the client asked for, from now. Raises BadMetadataError."""
+        """The deadline the client asked for, from now. Raises BadTimeoutError."""
         return None if self.timeout is None else _parsed_timeout(self.timeout)
 
 
@@ -129,14 +148,14 @@ def _is_metadata(name: bytes) -> bool:
 def _decoded(name: bytes, value: bytes) -> list[tuple[str, str | bytes]]:
     is_binary = name.endswith(b"-bin")
     if not _NAME.fullmatch(name) or not (is_binary or _TEXT.fullmatch(value)):
-        raise BadMetadataError(f"malformed metadata {name!r}")
+        return []
     key = name.decode()
     if not is_binary:
         return [(key, value.decode())]
     try:
         return [(key, _from_base64(part.strip())) for part in value.split(b",")]
     except ValueError:
-        raise BadMetadataError(f"malformed metadata {name!r}") from None
+        return []
 
 
 def _from_base64(text: bytes) -> bytes:
@@ -145,10 +164,10 @@ def _from_base64(text: bytes) -> bytes:
 
 
 def _parsed_timeout(value: bytes) -> float:
-    digits = value[:-1]
-    if not (digits.isdigit() and len(digits) <= _LONGEST_TIMEOUT_DIGITS and value[-1] in _UNIT_SECONDS):
-        raise BadMetadataError("malformed grpc-timeout")
-    return min(int(digits) * _UNIT_SECONDS[value[-1]], _LONGEST_TIMEOUT_SECONDS)
+    count = value[:-1]
+    if not _COUNT.fullmatch(count) or len(count) > _LONGEST_COUNT_CHARACTERS or value[-1] not in _UNIT_SECONDS:
+        raise BadTimeoutError
+    return min(int(count) * _UNIT_SECONDS[value[-1]], _LONGEST_TIMEOUT_SECONDS)
 
 
 class KnownHeads:
@@ -173,31 +192,45 @@ class KnownHeads:
         head = RequestHead.of(fields, self._kind_of)
         if head.may_be_shared:
             if len(self._heads) >= _SHARED_HEADS:
-                self._heads.clear()
+                del self._heads[next(iter(self._heads))]  # the oldest
             self._heads[fields] = head
         return head
 
 
 class RequestHeads:
-    """Turns the header blocks of one connection, in order, into heads."""
+    """Turns the header blocks of one connection, in order, into heads.
 
-    __slots__ = ("_heads", "_known", "decoder")
+    A block is remembered when it comes again: most of those with a deadline or with tracing never do.
+    """
+
+    __slots__ = ("_heads", "_known", "_seen", "decoder")
 
     def __init__(self, known: KnownHeads, header_list_bytes: int) -> None:
         self._known = known
         self.decoder = HeaderDecoder(header_list_bytes, known.fields)
         self._heads: dict[bytes, RequestHead] = {}
+        self._seen: tuple[int, ...] = ()  # hashes of the last blocks that are not among them
 
     def head(self, block: bytes) -> RequestHead:
         """The head in `block`. Faults as HeaderDecoder does."""
         return self._heads.get(block) or self._decoded(block)
 
     def _decoded(self, block: bytes) -> RequestHead:
-        decoder, heads = self.decoder, self._heads
+        decoder = self.decoder
         changes = decoder.changes
         head = self._known.head(decoder.decode(block))
-        if decoder.changes != changes or len(heads) >= _CACHED_BLOCKS:
-            heads.clear()
-        if decoder.changes == changes and len(block) <= _LONGEST_CACHED_BLOCK_BYTES:
-            heads[block] = head
+        if decoder.changes != changes:
+            self._heads.clear()
+            self._seen = ()
+        elif len(block) <= _LONGEST_CACHED_BLOCK_BYTES:
+            self._remember(block, head)
         return head
+
+    def _remember(self, block: bytes, head: RequestHead) -> None:
+        mark = hash(block)
+        if mark not in self._seen:
+            self._seen = (mark, *self._seen[: _CACHED_BLOCKS - 1])
+            return
+        if len(self._heads) >= _CACHED_BLOCKS:
+            del self._heads[next(iter(self._heads))]  # the oldest
+        self._heads[block] = head

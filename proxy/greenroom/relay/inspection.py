@@ -166,15 +166,27 @@ class InspectingReader(BlockReader):
     def _first_is_whole(self, stream: Stream, assembly: MessageAssembly, flags: int, begin: int, end: int) -> None:
         needed = assembly.needed()
         held = assembly.drop()
-        if len(held) != needed:
+        message = _SECOND_MESSAGE if len(held) != needed else assembly.said(held)
+        if isinstance(message, Refuse):
             self.swallow(stream, begin, end)
-            self._dialogue.refuse(stream, _SECOND_MESSAGE)
-        else:
-            self._carry_out(self._decide(stream.head, held[PREFIX_BYTES:]), stream, flags, begin, end, held)
+            self._dialogue.refuse(stream, message)
+            return
+        decision = self._decide(stream.head, message)
+        if held[0]:
+            decision = self._of_compressed(stream.head, decision)
+        self._carry_out(decision, stream, flags, begin, end, frame_message(message))
+
+    def _of_compressed(self, head: RequestHead, decision: Decision) -> Decision:
+        """Its bytes cannot be changed in their place: where they have to be, the call is handed over."""
+        if not isinstance(decision, Edit):
+            return decision
+        if decision.work is None:
+            return self._failed(head, ValueError("an edit without work of a compressed message"))
+        return HandOver(decision.work)
 
     def _assembly(self, stream: Stream, limit_bytes: int) -> MessageAssembly:
         if stream.assembly is None:
-            stream.assembly = MessageAssembly(limit_bytes, self._dialogue.bounds.copies)
+            stream.assembly = MessageAssembly(limit_bytes, self._dialogue.bounds.copies, stream.head.encoding)
         return stream.assembly
 
     def _decide(self, head: RequestHead, message: bytes) -> Decision:
@@ -188,7 +200,7 @@ class InspectingReader(BlockReader):
         return _INSPECTOR_FAILED
 
     def _carry_out(self, decision: Decision, stream: Stream, flags: int, begin: int, end: int, framed: bytes) -> None:
-        """`framed` is the whole message with its prefix; the frame at hand carries its end."""
+        """`framed` is the whole message with its prefix, not compressed; the frame at hand carries its end."""
         match decision:
             case Forward():
                 self._forward(stream, flags, begin, end)
@@ -241,10 +253,13 @@ class InspectingReader(BlockReader):
         if refusal is not None:
             return refusal
         passing = bytearray()
-        for message in assembly.take_messages():
+        for framed in assembly.take_messages():
+            message = assembly.said(framed)
+            if isinstance(message, Refuse):
+                return message
             match self._decide(stream.head, message):
                 case Forward():
-                    passing += frame_message(message)
+                    passing += framed
                 case Edit(edited, _):
                     passing += frame_message(edited)
                 case HandOver():

@@ -70,6 +70,10 @@ class Limits:
     process_copied_bytes: int = 256 * MIB
     process_unsent_answer_bytes: int = 256 * MIB
     process_handlers: int = 4_096
+    # As many as one processor has use for, and how long one counts as at work: who is not done by then waits for
+    # somebody else, and must not keep others from it.
+    process_handlers_at_work: int = 128
+    handler_turn_seconds: float = 10.0
     process_large_head_bytes: int = 64 * MIB
     # Beside the few that each connection may have in any case.
     process_streams: int = 100_000

@@ -8,11 +8,14 @@ from collections.abc import Iterator
 from typing import Final
 
 from .calls import Code, Refuse
+from .compressed import GZIP, decompressed
 from .limits import Bound
 
 PREFIX_BYTES: Final = 5
 _PREFIX: Final = struct.Struct(">BL")
 
+_PLAIN: Final = 0
+_COMPRESSED: Final = 1
 TOO_MANY_COPIES: Final = Refuse(Code.RESOURCE_EXHAUSTED, "too many unfinished messages on this connection")
 
 
@@ -21,28 +24,35 @@ def frame_message(message: bytes) -> bytes:
     return _PREFIX.pack(0, len(message)) + message
 
 
-def fault_of_prefix(content: bytes, limit_bytes: int) -> Refuse | None:
-    """What is wrong with the message that starts at the beginning of `content`, as far as its prefix is there."""
-    if content and content[0] == 1:
-        return Refuse(Code.UNIMPLEMENTED, "compressed messages are not taken on this method")
-    if content and content[0] > 1:
-        return Refuse(Code.INTERNAL, f"message with the unknown flag {content[0]}")
+def fault_of_prefix(content: bytes, limit_bytes: int, encoding: bytes) -> Refuse | None:
+    """What is wrong with the message that starts at the beginning of `content`, as far as its prefix is there.
+
+    In the words of etcd's library, but for the limit, which is the relay's own.
+    """
+    if content and content[0] == _COMPRESSED and encoding != GZIP:
+        return Refuse(Code.INTERNAL, "grpc: compressed flag set with identity or empty encoding")
+    if content and content[0] > _COMPRESSED:
+        return Refuse(Code.INTERNAL, f"grpc: received unexpected payload format {content[0]}")
     if len(content) < PREFIX_BYTES:
         return None
     size = _PREFIX.unpack_from(content)[1]
     if size > limit_bytes:
-        return Refuse(Code.RESOURCE_EXHAUSTED, f"message of {size} bytes, at most {limit_bytes} are taken")
+        return Refuse(Code.RESOURCE_EXHAUSTED, f"grpc: received message larger than max ({size} vs. {limit_bytes})")
     return None
 
 
 class MessageAssembly:
-    """The unfinished bytes of one stream. Counts its copies in a bound; `drop` gives them back."""
+    """The unfinished bytes of one stream. Counts its copies in a bound; `drop` gives them back.
 
-    __slots__ = ("_bound", "_limit_bytes", "held")
+    `encoding` is the stream's; a message may be as large as the limit, compressed and not.
+    """
 
-    def __init__(self, limit_bytes: int, bound: Bound) -> None:
+    __slots__ = ("_bound", "_encoding", "_limit_bytes", "held")
+
+    def __init__(self, limit_bytes: int, bound: Bound, encoding: bytes = b"") -> None:
         self._limit_bytes = limit_bytes
         self._bound = bound
+        self._encoding = encoding
         self.held = bytearray()
 
     def add(self, content: bytes) -> Refuse | None:
@@ -50,7 +60,7 @@ class MessageAssembly:
         if not self._bound.take(len(content)):
             return TOO_MANY_COPIES
         self.held += content
-        return fault_of_prefix(bytes(self.held[:PREFIX_BYTES]), self._limit_bytes)
+        return self.fault()
 
     def needed(self) -> int | None:
         """Bytes of the first message with its prefix, None while that is not known."""
@@ -61,15 +71,20 @@ class MessageAssembly:
         return needed is not None and len(self.held) >= needed
 
     def take_messages(self) -> Iterator[bytes]:
-        """Take the whole messages out, one by one. Stops before one whose prefix is at fault."""
+        """Take the whole messages out, one by one, with their prefixes. Stops before one whose prefix is at fault."""
         while (needed := self.needed()) is not None and len(self.held) >= needed and self.fault() is None:
-            message = bytes(self.held[PREFIX_BYTES:needed])
+            framed = bytes(self.held[:needed])
             del self.held[:needed]
             self._bound.give_back(needed)
-            yield message
+            yield framed
 
     def fault(self) -> Refuse | None:
-        return fault_of_prefix(bytes(self.held[:PREFIX_BYTES]), self._limit_bytes)
+        return fault_of_prefix(bytes(self.held[:PREFIX_BYTES]), self._limit_bytes, self._encoding)
+
+    def said(self, framed: bytes) -> bytes | Refuse:
+        """What a whole message says, without its prefix, or why it cannot be read."""
+        message = framed[PREFIX_BYTES:]
+        return message if framed[0] == _PLAIN else decompressed(message, self._limit_bytes)
 
     def drop(self) -> bytes:
         """Give up what is held, and return it."""

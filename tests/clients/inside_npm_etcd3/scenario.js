@@ -1,7 +1,7 @@
 // Runs a plan on npm's etcd3, which is grpc-js and protobufjs: it writes out the zeros that others leave away.
 //
-// Usage: node scenario.js ADDRESS PLAN FOLDER, where FOLDER has the client among its node_modules. Each step's answer is
-// one JSON line on standard output. After the line of a step aside it waits for a line of standard input. Its builders
+// Usage: node scenario.js ADDRESS PLAN FOLDER [limit], where FOLDER has the client among its node_modules. It takes what
+// comes, however large; with `limit`, what the client takes by default. Each step's answer is one JSON line on standard output. After the line of a step aside it waits for a line of standard input. Its builders
 // are used where they can say what a step says, and its bare services elsewhere.
 
 "use strict";
@@ -11,7 +11,7 @@ const path = require("node:path");
 const readline = require("node:readline");
 const { createRequire } = require("node:module");
 
-const [address, planFile, folder] = process.argv.slice(2);
+const [address, planFile, folder, limit] = process.argv.slice(2);
 const { Etcd3 } = createRequire(path.join(path.resolve(folder), "here.js"))("etcd3");
 
 const COMPARED = {
@@ -25,7 +25,8 @@ const RESULTS = { EQUAL: "==", NOT_EQUAL: "!=", GREATER: ">", LESS: "<" };
 
 class Runner {
   constructor() {
-    this.client = new Etcd3({ hosts: `http://${address}`, grpcOptions: { "grpc.max_receive_message_length": -1 } });
+    const grpcOptions = limit ? {} : { "grpc.max_receive_message_length": -1 };
+    this.client = new Etcd3({ hosts: `http://${address}`, grpcOptions });
     this.shown = new Map();
     this.kept = new Map();
     this.watches = new Map();

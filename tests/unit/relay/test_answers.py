@@ -43,7 +43,7 @@ def test_an_answer_is_headers_message_and_trailers() -> None:
     headers, message, trailers = talk.to_client()
     assert talk.fields(headers) == {b":status": b"200", b"content-type": b"application/grpc"}
     assert message == Frame(DATA, 0, 1, frame_message(b"message"))
-    assert talk.fields(trailers) == {b"grpc-status": b"0", b"x-a": b"b"}
+    assert talk.fields(trailers) == {b"grpc-status": b"0", b"grpc-message": b"", b"x-a": b"b"}
     assert trailers.ends
     assert talk.core.open_streams == 0
 

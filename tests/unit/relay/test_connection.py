@@ -23,6 +23,7 @@ from greenroom.relay.frames import (
     pack_rst,
 )
 from greenroom.relay.limits import Limits
+from greenroom.relay.turns import Turns
 from tests.support.h2_peers import FORWARD, UNARY, ByContent, Frame, Notes, Talk, data, frames_in
 
 
@@ -78,7 +79,10 @@ class Edge:
         self.talk = Talk(greeted=False)  # for its encoder
         limits = Limits()
         made = core(ByContent(), limits, asyncio.get_running_loop().time(), observer=self.notes)
-        self.connection = Connection(made, handler or self._handle, self.notes, limits, self._spawn, self.gone.append)
+        self.turns = Turns(limits.process_handlers_at_work, limits.handler_turn_seconds)
+        self.connection = Connection(
+            made, handler or self._handle, self.notes, limits, self.turns, self._spawn, self.gone.append
+        )
         self.client, self.upstream = Socket(), Socket()
         self.client_protocol = ClientProtocol(self.connection)
         self.upstream_protocol = UpstreamProtocol(self.connection)
@@ -198,6 +202,7 @@ async def test_so_many_handlers_are_at_work_and_the_others_wait_for_their_turn()
     await edge.settle()
     assert statuses(edge) == [b"0"] * 39
     assert most == Limits().handlers_at_work
+    assert edge.turns.taken.used == 0
 
 
 @pytest.mark.parametrize("end", ["reset", "client", "upstream"])

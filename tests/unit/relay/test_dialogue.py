@@ -42,14 +42,17 @@ def test_each_handed_over_call_is_answered_once() -> None:
     assert [frame.ends for frame in talk.to_client() if frame.kind == HEADERS] == [False, True]
 
 
-@pytest.mark.parametrize("field", [(b"grpc-timeout", b"soon"), (b"x-bin", b"A")])
-def test_a_head_that_cannot_be_read_is_refused_at_the_hand_over_only(field: tuple[bytes, bytes]) -> None:
-    talk = Talk()
+def test_a_deadline_that_cannot_be_read_is_refused_at_the_hand_over_only() -> None:
+    """As etcd 3.4 refuses it: without an answer."""
+    talk, field = Talk(), (b"grpc-timeout", b"5x")
     talk.client(talk.head(1, UNARY, field), data(1, b"plain"))
     assert talk.notes.refused == []
     talk.client(talk.head(3, UNARY, field), data(3, b"hold"))
     assert talk.notes.refused == [(UNARY, Code.INTERNAL)]
     assert talk.calls() == []
+    assert Frame(RST_STREAM, 0, 3, struct.pack(">L", Error.CANCEL)) in talk.to_upstream()
+    assert Frame(RST_STREAM, 0, 3, struct.pack(">L", Error.PROTOCOL_ERROR)) in talk.to_client()
+    assert talk.core.open_streams == 1
 
 
 def test_handlers_are_bounded_and_make_room_when_they_end() -> None:

@@ -1,5 +1,6 @@
 """Messages of inspected calls: nothing that was not decided takes effect upstream."""
 
+import gzip
 import struct
 
 import pytest
@@ -195,7 +196,7 @@ def test_what_is_swallowed_gives_the_client_its_windows_back() -> None:
 @pytest.mark.parametrize(
     ("wire", "code"),
     [
-        (b"\x01\x00\x00\x00\x01x", Code.UNIMPLEMENTED),
+        (b"\x01\x00\x00\x00\x01x", Code.INTERNAL),
         (b"\x02\x00\x00\x00\x01x", Code.INTERNAL),
         (b"\x00\xff\xff\xff\xffx", Code.RESOURCE_EXHAUSTED),
         (frame_message(b"a") + frame_message(b"b"), Code.INTERNAL),
@@ -379,3 +380,54 @@ def test_a_streams_waiting_data_is_forgotten_when_it_is_reset() -> None:
     talk.upstream(pack_window_update(1, 100), pack_window_update(0, 100))
     assert talk.to_upstream() == []
     assert window_updates(talk.to_client()) == {0: 100}, "three bytes of it are what the edit added"
+
+
+GZIP = (b"grpc-encoding", b"gzip")
+
+
+def compressed(message: bytes) -> bytes:
+    return b"\x01" + frame_message(gzip.compress(message))[1:]
+
+
+def test_a_compressed_message_is_decided_by_what_it_says_and_passes_as_it_came() -> None:
+    talk = Talk()
+    wire = talk.head(1, UNARY, GZIP) + raw_data(1, compressed(b"plain"), end=True)
+    talk.client(wire)
+    assert talk.raw_to_upstream() == wire
+    assert talk.inspector.seen == [(UNARY, b"plain")]
+
+
+def test_a_compressed_message_that_is_held_never_goes_up() -> None:
+    talk = Talk()
+    talk.client(talk.head(1, UNARY, GZIP), raw_data(1, compressed(b"hold me"), end=True))
+    assert content(talk.to_upstream()) == b""
+    assert [call.work for call in talk.calls()] == [("work of", b"hold me")]
+    assert talk.held_bytes == len(b"hold me")
+
+
+def test_a_compressed_message_that_would_be_edited_is_handed_over() -> None:
+    talk = Talk()
+    talk.client(talk.head(1, UNARY, GZIP), raw_data(1, compressed(b"edit me"), end=True))
+    talk.client(talk.head(3, UNARY, GZIP), raw_data(3, compressed(b"edit-only"), end=True))
+    assert content(talk.to_upstream()) == b""
+    assert [call.work for call in talk.calls()] == [("edit of", b"edit me")]
+    assert talk.notes.failures == [(UNARY, "ValueError")]
+
+
+@pytest.mark.parametrize("path", [UNARY, STREAM])
+def test_a_compressed_message_that_cannot_be_read_is_refused(path: bytes) -> None:
+    talk = Talk(Limits(message_bytes=1_000, stream_message_bytes=1_000))
+    broken = b"\x01" + frame_message(b"nonsense")[1:]
+    for number, wire in enumerate((broken, compressed(bytes(1_001)))):
+        stream_id = 2 * number + 1
+        talk.client(talk.head(stream_id, path, GZIP), raw_data(stream_id, wire, end=True))
+    assert content(talk.to_upstream()) == b""
+    assert talk.notes.refused == [(path, Code.INTERNAL), (path, Code.RESOURCE_EXHAUSTED)]
+    assert talk.inspector.seen == []
+
+
+def test_compressed_and_other_messages_of_a_stream_pass_as_they_came_or_as_they_were_edited() -> None:
+    talk = Talk()
+    wire = compressed(b"one") + frame_message(b"two")
+    talk.client(talk.head(1, STREAM, GZIP), raw_data(1, wire), raw_data(1, compressed(b"grow")))
+    assert content(talk.to_upstream()) == wire + frame_message(b"grow+++")

@@ -61,6 +61,7 @@ def test_no_connection_may_take_more_than_the_process() -> None:
     assert limits.copied_bytes <= limits.process_copied_bytes
     assert limits.unsent_answer_bytes <= limits.process_unsent_answer_bytes
     assert limits.handlers_at_work <= limits.handlers <= limits.process_handlers
+    assert limits.handlers_at_work <= limits.process_handlers_at_work <= limits.process_handlers
     assert limits.large_head_bytes <= limits.process_large_head_bytes
     assert limits.streams <= limits.process_streams
     assert all(value > 0 for value in dataclasses.astuple(limits))

@@ -1,8 +1,10 @@
 """Messages out of pieces."""
 
+import gzip
+
 import pytest
 
-from greenroom.relay.calls import Code
+from greenroom.relay.calls import Code, Refuse
 from greenroom.relay.limits import Bound
 from greenroom.relay.messages import MessageAssembly, fault_of_prefix, frame_message
 
@@ -20,7 +22,7 @@ def test_messages_come_out_whole_however_they_came_in() -> None:
         for begin in range(0, len(wire), step):
             assert made.add(wire[begin : begin + step]) is None
             found += made.take_messages()
-        assert found == [b"one", b"", b"three"]
+        assert found == [frame_message(b"one"), frame_message(b""), frame_message(b"three")]
         assert bound.used == 0
 
 
@@ -36,7 +38,7 @@ def test_a_message_is_whole_with_its_last_byte_and_not_before() -> None:
 @pytest.mark.parametrize(
     ("content", "code"),
     [
-        (b"\x01", Code.UNIMPLEMENTED),
+        (b"\x01", Code.INTERNAL),
         (b"\x02", Code.INTERNAL),
         (b"\xff\x00\x00\x00\x00", Code.INTERNAL),
         (b"\x00\x00\x00\x00\x65", Code.RESOURCE_EXHAUSTED),
@@ -50,18 +52,26 @@ def test_a_bad_prefix_is_found_before_the_message_came(content: bytes, code: Cod
 
 
 def test_a_good_prefix_or_part_of_one_has_no_fault() -> None:
-    assert fault_of_prefix(b"", 100) is None
-    assert fault_of_prefix(b"\x00\xff", 100) is None
-    assert fault_of_prefix(b"\x00\x00\x00\x00\x64", 100) is None
+    assert fault_of_prefix(b"", 100, b"") is None
+    assert fault_of_prefix(b"\x00\xff", 100, b"") is None
+    assert fault_of_prefix(b"\x00\x00\x00\x00\x64", 100, b"") is None
+    assert fault_of_prefix(b"\x01\x00\x00\x00\x64", 100, b"gzip") is None
+
+
+def test_a_message_says_what_it_said_before_it_was_compressed() -> None:
+    made = MessageAssembly(100, Bound(1_000), b"gzip")
+    assert made.said(frame_message(b"plain")) == b"plain"
+    assert made.said(b"\x01" + frame_message(gzip.compress(b"x" * 100))[1:]) == b"x" * 100
+    assert isinstance(made.said(b"\x01" + frame_message(gzip.compress(b"x" * 101))[1:]), Refuse)
 
 
 def test_messages_before_a_bad_one_come_out_and_its_fault_stays() -> None:
     made = assembly()
     made.add(frame_message(b"good") + b"\x01rest")
-    assert list(made.take_messages()) == [b"good"]
+    assert list(made.take_messages()) == [frame_message(b"good")]
     fault = made.fault()
     assert fault is not None
-    assert fault.code == Code.UNIMPLEMENTED
+    assert fault.code == Code.INTERNAL
 
 
 def test_copies_are_counted_and_given_back() -> None:
