@@ -10,10 +10,14 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
+from typing import IO
 
 import setup_clients
 import setup_dynamo
@@ -91,30 +95,52 @@ def names_tests(arguments: list[str]) -> bool:
 
 
 def run_versions(required: set[str], arguments: list[str], absent: dict[str, SetupError]) -> int:
-    """The exit code of the first version that failed, 0 for none; adds the versions that cannot be had to `absent`."""
+    """The exit code of the first version that failed, 0 for none; adds the versions that cannot be had to `absent`.
+
+    They run side by side, since most of these tests wait more than they work.
+    """
     found, missing = setup_etcd_versions.ensure_all()
     absent.update({f"etcd of {source}": error for source, error in missing.items()})
     default = setup_etcd.version(setup_etcd.ensure("etcd"))
-    said, failure = [], 0
-    for each in found:
-        if setup_etcd.version(each.etcd) != default:
-            started = time.monotonic()
-            code = run_version(each, required, arguments)
-            said.append(f"etcd {each.name}: {'FAILED' if code else 'passed'} in {time.monotonic() - started:.0f} s")
-            failure = failure or code
-    print("\n".join(said))
+    further = [each for each in found if setup_etcd.version(each.etcd) != default]
+    print(f"\n{ETCD_TESTS} on etcd {', '.join(each.name for each in further) or 'of no other version'}", flush=True)
+    failure = 0
+    with ThreadPoolExecutor(max_workers=len(further) or 1) as side_by_side:
+        for run in side_by_side.map(lambda each: run_version(each, required, arguments), further):
+            print(run.output, end="")
+            print(f"etcd {run.name}: {'FAILED' if run.code else 'passed'} in {run.seconds:.0f} s\n", flush=True)
+            failure = failure or run.code
     return failure
 
 
-def run_version(each: EtcdVersion, required: set[str], arguments: list[str]) -> int:
-    print(f"\n{ETCD_TESTS} on etcd {each.name}", flush=True)
+@dataclass(frozen=True, slots=True)
+class VersionRun:
+    """How the tests went on one version of etcd."""
+
+    name: str
+    code: int
+    output: str
+    seconds: float
+
+
+def run_version(each: EtcdVersion, required: set[str], arguments: list[str]) -> VersionRun:
+    started = time.monotonic()
     environment = {"GREENROOM_ETCD": str(each.etcd), "GREENROOM_ETCDCTL": str(each.etcdctl)}
     # Which tests failed last is remembered for the default etcd only.
-    code = run_pytest(required, ["--quiet", "-p", "no:cacheprovider", *arguments, ETCD_TESTS], environment)
-    return 0 if code == NOTHING_COLLECTED else code
+    options = ["--quiet", "-p", "no:cacheprovider", *arguments, ETCD_TESTS]
+    with tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace") as said:
+        code = run_pytest(required, options, environment, said)
+        said.seek(0)
+        output = said.read()
+    return VersionRun(each.name, 0 if code == NOTHING_COLLECTED else code, output, time.monotonic() - started)
 
 
-def run_pytest(required: set[str], arguments: list[str], more: Mapping[str, str] = MappingProxyType({})) -> int:
+def run_pytest(
+    required: set[str],
+    arguments: list[str],
+    more: Mapping[str, str] = MappingProxyType({}),
+    output: IO[str] | None = None,
+) -> int:
     """`arguments` replace the rings where they name tests; options come on top. `more` is for the environment."""
     rings = [f"tests/{ring}" for ring in RINGS if (ROOT / "tests" / ring).is_dir()]
     command = [str(ENVIRONMENT / "bin" / "python"), "-m", "pytest", f"--durations={SLOWEST_SHOWN}"]
@@ -125,7 +151,10 @@ def run_pytest(required: set[str], arguments: list[str], more: Mapping[str, str]
         **more,
     }
     named = [] if names_tests(arguments) else rings
-    return subprocess.run([*command, *arguments, *named], cwd=ROOT, env=environment).returncode
+    error = subprocess.STDOUT if output else None
+    return subprocess.run(
+        [*command, *arguments, *named], cwd=ROOT, env=environment, stdout=output, stderr=error
+    ).returncode
 
 
 if __name__ == "__main__":
