@@ -13,8 +13,8 @@ import grpc
 import hpack
 import pytest
 
+from greenroom.http2.frames import ACK, DATA, END_HEADERS, GOAWAY, HEADERS, PING, PREFACE, SETTINGS, pack
 from greenroom.pb.etcd import rpc_pb2
-from greenroom.relay.frames import ACK, DATA, END_HEADERS, GOAWAY, HEADERS, PING, PREFACE, SETTINGS, pack
 from greenroom.relay.messages import frame_message
 from greenroom.store.channels import Channels
 from greenroom.store.members import Standing

@@ -5,8 +5,8 @@ from hpack.exceptions import HPACKError
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from greenroom.relay.frames import Fault
-from greenroom.relay.header_blocks import Field, HeaderDecoder
+from greenroom.http2.frames import Fault
+from greenroom.http2.header_blocks import Field, HeaderDecoder
 
 NAMES = st.one_of(
     st.sampled_from([b":path", b":method", b"content-type", b"grpc-timeout", b"x-a", b""]), st.binary(max_size=40)

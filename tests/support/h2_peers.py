@@ -7,6 +7,17 @@ from dataclasses import dataclass
 
 import hpack
 
+from greenroom.http2.frames import (
+    ACK,
+    DATA,
+    END_HEADERS,
+    END_STREAM,
+    HEADERS,
+    PADDED,
+    PREFACE,
+    SETTINGS,
+    pack,
+)
 from greenroom.relay.calls import (
     FORWARD_AS_IS,
     Answer,
@@ -20,17 +31,6 @@ from greenroom.relay.calls import (
 )
 from greenroom.relay.core import RelayCore
 from greenroom.relay.dialogue import CancelHandler, Close, StartHandler
-from greenroom.relay.frames import (
-    ACK,
-    DATA,
-    END_HEADERS,
-    END_STREAM,
-    HEADERS,
-    PADDED,
-    PREFACE,
-    SETTINGS,
-    pack,
-)
 from greenroom.relay.limits import Limits, Totals
 from greenroom.relay.messages import frame_message
 from tests.support.frames import FRAME_HEADER_BYTES

@@ -6,8 +6,8 @@ A map of the words, in the order bytes meet them:
 * `core` is the sans-IO heart: bytes in, two lists of bytes and a list of effects out. `dialogue` is what both
   directions share, `streams` what is known of each call.
 * `client_frames` and `upstream_frames` say what each frame does; a frame passes unless its handler cuts it out.
-* `blocks`, `header_blocks` and `heads` learn the path of a request; `messages`, `compressed` and `inspection` look into
-  its messages.
+* `blocks` and `heads` learn the path of a request (frames and header blocks themselves: `greenroom.http2`); `messages`,
+  `compressed` and `inspection` look into its messages.
 * `windows` keeps flow control honest although the relay adds and takes away bytes; `settings` and `pings` do the same
   for the frames of their name.
 * `turns` says which local handlers are at work, `answers` writes what they answered; `calls` is the contract with the

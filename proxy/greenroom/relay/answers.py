@@ -5,9 +5,10 @@ Rule: what upstream sent and still waits goes first, and no byte leaves that the
 
 from collections.abc import Callable
 
+from greenroom.http2.frames import END_STREAM, pack_block, pack_data
+from greenroom.http2.header_blocks import RESPONSE_HEADERS, SIZE_UPDATE_TO_ZERO, encode_trailers
+
 from .calls import Answer, Code
-from .frames import END_STREAM, pack_block, pack_data
-from .header_blocks import RESPONSE_HEADERS, SIZE_UPDATE_TO_ZERO, encode_trailers
 from .limits import Bound
 from .messages import frame_message
 from .settings import Announced

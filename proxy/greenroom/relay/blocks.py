@@ -5,7 +5,7 @@ Rule: nothing is written inside a block, so its frames are kept until the last o
 
 from typing import Any, Final
 
-from .frames import (
+from greenroom.http2.frames import (
     CONTINUATION,
     END_HEADERS,
     HEADER_BYTES,
@@ -18,6 +18,7 @@ from .frames import (
     content_of,
     handler_table,
 )
+
 from .limits import Limits
 
 _STRAY: Final = "CONTINUATION without HEADERS, or another frame inside a header block"

@@ -6,11 +6,7 @@ in the table, and never before a decision about the message it completes.
 
 from typing import Final
 
-from .blocks import stray
-from .calls import Code, Kind, Refuse
-from .compressed import refused_encoding
-from .dialogue import Dialogue
-from .frames import (
+from greenroom.http2.frames import (
     ACK,
     CONTINUATION,
     DATA,
@@ -37,11 +33,17 @@ from .frames import (
     pack_window_update,
     word,
 )
+from greenroom.http2.settings import MAX_FRAME_SIZE, build, last_value, parse
+
+from .blocks import stray
+from .calls import Code, Kind, Refuse
+from .compressed import refused_encoding
+from .dialogue import Dialogue
 from .heads import KnownHeads, RequestHead, RequestHeads
 from .inspection import InspectingReader
 from .limits import Rates
 from .pings import answered
-from .settings import MAX_FRAME_SIZE, build, for_upstream, last_value, parse
+from .settings import for_upstream
 from .streams import Phase, Stream
 from .windows import StreamWindow
 

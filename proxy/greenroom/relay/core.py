@@ -4,10 +4,11 @@ Rule: no I/O, no clock, no exception to the caller. `to_client`, `to_upstream` a
 emptied by the edge, which writes and carries them out. Nothing may be written to the client before `client_ready`.
 """
 
+from greenroom.http2.frames import PREFACE, SETTINGS, Error, Fault, pack, pack_goaway
+
 from .calls import Answer, Code, Inspector, Observer, Refuse, SilentObserver
 from .client_frames import ClientFrames
 from .dialogue import Close, Dialogue, Effect
-from .frames import PREFACE, SETTINGS, Error, Fault, pack, pack_goaway
 from .heads import KnownHeads
 from .limits import Limits, Totals
 from .streams import Phase

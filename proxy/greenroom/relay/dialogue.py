@@ -5,9 +5,10 @@ Rule: a stream leaves upstream's sight at one place only (`reset_upstream`), and
 
 from dataclasses import dataclass
 
+from greenroom.http2.frames import END_STREAM, LARGEST_STREAM_ID, Error, Fault, pack_rst, pack_window_update
+
 from .answers import Answers
 from .calls import Answer, Code, HandedOverCall, Inspector, Observer, Refuse
-from .frames import END_STREAM, LARGEST_STREAM_ID, Error, Fault, pack_rst, pack_window_update
 from .heads import BadTimeoutError, RequestHead
 from .limits import Bounds, Limits, Totals
 from .pings import Pings

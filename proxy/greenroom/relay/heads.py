@@ -9,8 +9,9 @@ from base64 import b64decode
 from collections.abc import Callable
 from typing import Final
 
+from greenroom.http2.header_blocks import Field, HeaderDecoder, KnownFields, size_of
+
 from .calls import Kind, Metadata
-from .header_blocks import Field, HeaderDecoder, KnownFields, size_of
 from .streams import Phase
 
 # One connection's calls differ in few ways.

@@ -7,10 +7,11 @@ frame goes up only when the decision says so. On a STREAM, messages go up one by
 import struct
 from typing import Final, assert_never
 
+from greenroom.http2.frames import DEFAULT_FRAME_BYTES, END_STREAM, HEADER_BYTES, PADDED, Take, content_of
+
 from .blocks import BlockReader
 from .calls import FORWARD_AS_IS, Code, Decision, Edit, Forward, HandOver, Kind, Refuse
 from .dialogue import Dialogue
-from .frames import DEFAULT_FRAME_BYTES, END_STREAM, HEADER_BYTES, PADDED, Take, content_of
 from .heads import RequestHead
 from .messages import PREFIX_BYTES, MessageAssembly, frame_message
 from .streams import Phase, Stream

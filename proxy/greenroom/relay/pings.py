@@ -8,7 +8,8 @@ longer be noticed by the client then, so with open streams and silence the relay
 
 from typing import Final
 
-from .frames import ACK, PING, Error, Fault, pack
+from greenroom.http2.frames import ACK, PING, Error, Fault, pack
+
 from .limits import Limits
 
 _OWN_PAYLOAD: Final = b"greenrm?"

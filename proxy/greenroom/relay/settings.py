@@ -4,36 +4,9 @@ Rule: one frame in is one frame out, one acknowledgement in is one out. Clients'
 as 0, so that its response blocks never use a dynamic table: any of them may be left out, and others put between.
 """
 
-import struct
-from typing import Final
-
-from .frames import DEFAULT_FRAME_BYTES, DEFAULT_WINDOW_BYTES, LARGEST_WINDOW_BYTES, Error, Fault
-from .header_blocks import LARGEST_TABLE_BYTES
-
-HEADER_TABLE_SIZE: Final = 1
-INITIAL_WINDOW_SIZE: Final = 4
-MAX_FRAME_SIZE: Final = 5
-_LARGEST_FRAME_BYTES: Final = 2**24 - 1
-_SETTING: Final = struct.Struct(">HL")
-
-Settings = list[tuple[int, int]]
-
-
-def parse(payload: bytes) -> Settings:
-    """The settings in order. Faults for a broken frame or a value that RFC 9113 forbids."""
-    if len(payload) % _SETTING.size:
-        raise Fault(Error.FRAME_SIZE_ERROR, "SETTINGS frame of a broken length")
-    settings = list(_SETTING.iter_unpack(payload))
-    for name, value in settings:
-        if name == INITIAL_WINDOW_SIZE and value > LARGEST_WINDOW_BYTES:
-            raise Fault(Error.FLOW_CONTROL_ERROR, "INITIAL_WINDOW_SIZE too large")
-        if name == MAX_FRAME_SIZE and not DEFAULT_FRAME_BYTES <= value <= _LARGEST_FRAME_BYTES:
-            raise Fault(Error.PROTOCOL_ERROR, "MAX_FRAME_SIZE out of range")
-    return settings
-
-
-def build(settings: Settings) -> bytes:
-    return b"".join(_SETTING.pack(name, value) for name, value in settings)
+from greenroom.http2.frames import DEFAULT_WINDOW_BYTES, Error, Fault
+from greenroom.http2.header_blocks import LARGEST_TABLE_BYTES
+from greenroom.http2.settings import HEADER_TABLE_SIZE, INITIAL_WINDOW_SIZE, Settings, last_value
 
 
 def for_upstream(settings: Settings) -> Settings:
@@ -44,11 +17,6 @@ def for_upstream(settings: Settings) -> Settings:
 def for_client(settings: Settings) -> Settings:
     """Upstream's settings as a client is to see them."""
     return [(name, min(value, LARGEST_TABLE_BYTES) if name == HEADER_TABLE_SIZE else value) for name, value in settings]
-
-
-def last_value(settings: Settings, name: int) -> int | None:
-    """The value that counts where a setting comes several times, None where it does not come."""
-    return next((value for found, value in reversed(settings) if found == name), None)
 
 
 class Announced:

@@ -7,10 +7,7 @@ and upstream gets the window back that the client will never open for them.
 import struct
 from typing import Final
 
-from .blocks import BlockReader, stray
-from .client_frames import ClientFrames
-from .dialogue import Dialogue
-from .frames import (
+from greenroom.http2.frames import (
     ACK,
     CONTINUATION,
     DATA,
@@ -40,8 +37,13 @@ from .frames import (
     pack_window_update,
     word,
 )
-from .header_blocks import LARGEST_TABLE_BYTES, SIZE_UPDATE_TO_ZERO
-from .settings import HEADER_TABLE_SIZE, MAX_FRAME_SIZE, build, for_client, last_value, parse
+from greenroom.http2.header_blocks import LARGEST_TABLE_BYTES, SIZE_UPDATE_TO_ZERO
+from greenroom.http2.settings import HEADER_TABLE_SIZE, MAX_FRAME_SIZE, build, last_value, parse
+
+from .blocks import BlockReader, stray
+from .client_frames import ClientFrames
+from .dialogue import Dialogue
+from .settings import for_client
 from .streams import Phase, Stream
 
 _LOCAL: Final = Phase.LOCAL

@@ -11,7 +11,8 @@ of all streams if the connection's is.
 from collections import deque
 from collections.abc import Callable
 
-from .frames import DEFAULT_WINDOW_BYTES, END_STREAM, LARGEST_WINDOW_BYTES, Error, Fault, pack_data
+from greenroom.http2.frames import DEFAULT_WINDOW_BYTES, END_STREAM, LARGEST_WINDOW_BYTES, Error, Fault, pack_data
+
 from .limits import Bound
 from .settings import Announced
 

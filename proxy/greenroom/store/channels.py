@@ -1,4 +1,4 @@
-"""The connections to etcd's members, one each, and which of them the proxy's own calls go over.
+"""The connections to etcd's members, and which of them the proxy's own calls go over.
 
 The rule: a call goes to a member that is known to be good, else to one that can be reached. Where a member turns out
 bad while another is good, calls on it end with UNAVAILABLE: they would hang, and begun again they go to the good one.
@@ -8,15 +8,16 @@ import asyncio
 import ipaddress
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from typing import NoReturn
+from dataclasses import dataclass
 
 import grpc
-from grpc.aio import Metadata
 
+from greenroom.store.call_errors import unavailable
 from greenroom.store.members import Address, Members, Standing, address_text
+from greenroom.store.unary import UnaryClient
 
 CHANNEL_OPTIONS: tuple[tuple[str, int], ...] = (
-    # A Range or a watch's backlog can be of any size; etcd judges what it takes.
+    # A watch's backlog can be of any size.
     ("grpc.max_receive_message_length", -1),
     # etcd takes pings no oftener than every 5 s. Without them a machine that vanished would never be noticed.
     ("grpc.keepalive_time_ms", 10_000),
@@ -24,11 +25,10 @@ CHANNEL_OPTIONS: tuple[tuple[str, int], ...] = (
     # gRPC waits by this one for a ping's answer, a minute by default, whatever the one above says.
     ("grpc.http2.ping_timeout_ms", 5_000),
     ("grpc.http2.max_pings_without_data", 0),
-    # Within a second or two of etcd's return, calls work again.
+    # Within a second or two of etcd's return, streams work again.
     ("grpc.initial_reconnect_backoff_ms", 100),
     ("grpc.min_reconnect_backoff_ms", 2_000),
     ("grpc.max_reconnect_backoff_ms", 2_000),
-    # A write that may have happened is not sent twice behind the planner's back.
     ("grpc.enable_retries", 0),
     ("grpc.enable_http_proxy", 0),
     ("grpc.use_local_subchannel_pool", 1),
@@ -39,39 +39,46 @@ LONGEST_WAIT_SECONDS = 10.0
 LEFT = "greenroom: this member of etcd does not answer; others do"
 
 
+@dataclass(frozen=True, slots=True)
+class Channel:
+    """The two ways to one member: a connection of our own for unary calls, gRPC's for streams.
+
+    gRPC's costs four times as much a call and leaks a KiB with each that is cancelled. Whether a member is connected is
+    what the first one says; a stream whose connection is not there fails, and is begun again by whoever needs it.
+    """
+
+    unary: UnaryClient
+    streams: grpc.aio.Channel
+
+
 class Channels:
     """Made inside the running event loop. `members` is told by others; until then all are alike."""
 
     def __init__(self, addresses: Sequence[Address]) -> None:
         self.members = Members(addresses)
         self._order = self.members.addresses
-        self._channels = {
-            address: grpc.aio.insecure_channel(target_of(address), options=CHANNEL_OPTIONS) for address in self._order
-        }
+        self._channels = {address: self._made(address) for address in self._order}
         self._current = self._order[0]
         self._uses: set[_Use] = set()
         self._changed = asyncio.Event()
-        self._watches: list[asyncio.Task[NoReturn]] = []
 
     @property
     def target(self) -> str:
         """gRPC's name of what is in use."""
         return target_of(self._current)
 
-    def channel(self, address: Address) -> grpc.aio.Channel:
-        """The one to a given member."""
+    def channel(self, address: Address) -> Channel:
+        """The ways to a given member."""
         return self._channels[address]
 
     async def close(self) -> None:
         """Ends every call and the connections."""
-        for watch in self._watches:
-            watch.cancel()
-        await asyncio.gather(*self._watches, return_exceptions=True)
         for channel in self._channels.values():
-            await channel.close()
+            await channel.unary.close()
+            await channel.streams.close()
 
     @contextmanager
-    def current(self) -> Iterator[grpc.aio.Channel]:
+    def current(self) -> Iterator[Channel]:
         """The channel to use; another one is used from here on where this one's etcd cannot be reached.
 
         Where the member is left in the middle of the block, the block ends with AioRpcError, UNAVAILABLE.
@@ -107,36 +114,36 @@ class Channels:
         return None if timeout_seconds is None else max(timeout_seconds - (time() - start), 0.0)
 
     async def _until_ready(self) -> None:
-        if not self._watches:
-            watches = [self._watch(channel, channel.get_state()) for channel in self._channels.values()]
-            self._watches = [asyncio.get_running_loop().create_task(watch) for watch in watches]
-        changed = self._changed
         while not self._use_ready():
-            await changed.wait()
-            changed = self._changed
+            await self._changed.wait()
 
-    async def _watch(self, channel: grpc.aio.Channel, state: grpc.ChannelConnectivity) -> NoReturn:
-        """One for each channel, however many wait: gRPC keeps a watch that was given up until the next change."""
-        while True:
-            await channel.wait_for_state_change(state)
-            state = channel.get_state()
-            self._changed.set()
-            self._changed = asyncio.Event()
+    def _made(self, address: Address) -> Channel:
+        streams = grpc.aio.insecure_channel(target_of(address), options=CHANNEL_OPTIONS)
+        return Channel(UnaryClient(address, self._tell), streams)
+
+    def _tell(self) -> None:
+        changed, self._changed = self._changed, asyncio.Event()
+        changed.set()
 
     def _use_ready(self) -> bool:
-        """Whether a channel that may be used is connected; the one in use is preferred. Idle ones begin to connect."""
+        """Whether a member that may be used is connected; the one in use is preferred. Idle ones begin to connect."""
         order = self.members.best_from(self._order.index(self._current))
         is_any_good = self.members.standing(order[0]) is Standing.GOOD
         ready = [
             address
             for address in order
-            if self._channels[address].get_state(try_to_connect=True) is grpc.ChannelConnectivity.READY
+            if self._is_connected(address)
             # A member that is cut off from the others is connected too.
             and (not is_any_good or self.members.standing(address) is Standing.GOOD)
         ]
         if ready:
             self._current = ready[0]
         return bool(ready)
+
+    def _is_connected(self, address: Address) -> bool:
+        unary = self._channels[address].unary
+        unary.connect()
+        return unary.is_ready
 
     def _best_from(self, address: Address, *, step: int = 0) -> Address:
         return self.members.best_from(self._order.index(address) + step)[0]
@@ -150,7 +157,7 @@ class Channels:
             yield
         except asyncio.CancelledError:
             if use.is_over_by_itself():
-                raise grpc.aio.AioRpcError(grpc.StatusCode.UNAVAILABLE, Metadata(), Metadata(), LEFT) from None
+                raise unavailable(LEFT) from None
             raise
         finally:
             self._uses.discard(use)

@@ -37,6 +37,8 @@ PROOFS = frozenset(
 
 ETCDS_WORDS = "etcdserver: "
 """So begins each error that is etcd's, and none of gRPC's own."""
+
+_RANGE = "/etcdserverpb.KV/Range"
 QUESTION = rpc_pb2.RangeRequest(key=ROOT, count_only=True)
 
 
@@ -84,16 +86,12 @@ class Prober:
 
     async def _probe(self, address: Address) -> str | None:
         """One read: None where it proves a quorum, else why it does not, for people."""
-        ask = self._channels.channel(address).unary_unary(
-            "/etcdserverpb.KV/Range", rpc_pb2.RangeRequest.SerializeToString, rpc_pb2.RangeResponse.FromString
-        )
-        call = ask(QUESTION, timeout=ANSWER_SECONDS, metadata=NEEDS_LEADER)
         try:
-            await call
+            await self._channels.channel(address).unary.call(
+                _RANGE, QUESTION.SerializeToString(), NEEDS_LEADER, ANSWER_SECONDS
+            )
         except grpc.aio.AioRpcError as error:
             return None if is_proof(error) else why(error, ANSWER_SECONDS)
-        finally:
-            call.cancel()
         return None
 
     def _note(self, address: Address, reason: str | None, asked: float) -> None:

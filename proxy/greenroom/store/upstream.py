@@ -3,7 +3,7 @@
 The rule: who asks is never mixed up. What `Upstream` does, the proxy does, as its own user of etcd; what a client asked
 for or wrote goes through `as_client`, with that client's metadata and nothing of ours, so that etcd judges it as
 without a proxy. Nothing is added and nothing explained: etcd's errors come out as grpc.aio.AioRpcError with their code,
-text and trailers. Every call ends with its caller: an abandoned grpc.aio call never ends and is never collected.
+text and trailers. Every call ends with its caller: an abandoned grpc.aio stream never ends and is never collected.
 """
 
 import asyncio
@@ -138,7 +138,7 @@ class Upstream(Calls):
     def for_clients(self) -> "Upstream":
         """The same connections and user, for calls that a client waits for.
 
-        An etcd that is back already is waited for: gRPC leaves up to two seconds between its tries, in which calls fail
+        An etcd that is back already is waited for: up to a second passes between two tries, in which calls fail
         though a client that came a moment before found etcd through the relay, and workers give up at the first error.
         """
         view = copy.copy(self)
@@ -243,19 +243,15 @@ class _Connection:
         if self.waits:
             timeout_seconds = await self.channels.wait_ready(timeout_seconds)
         with self.channels.current() as channel:
-            start = channel.unary_unary(method.path, _same, method.read)
-            call = start(request, metadata=tuple(metadata), timeout=timeout_seconds)
-            try:
-                return await call
-            finally:
-                call.cancel()
+            answer = await channel.unary.call(method.path, request, metadata, timeout_seconds)
+        return method.read(answer)
 
     @asynccontextmanager
     async def stream(
         self, method: "_StreamMethod[RequestT, AnswerT]", metadata: Metadata, timeout_seconds: float | None
     ) -> AsyncIterator[Stream[RequestT, AnswerT]]:
         with self.channels.current() as channel:
-            start: grpc.aio.StreamStreamMultiCallable[RequestT, AnswerT] = channel.stream_stream(
+            start: grpc.aio.StreamStreamMultiCallable[RequestT, AnswerT] = channel.streams.stream_stream(
                 method.path, method.request.SerializeToString, method.answer.FromString
             )
             call = start(metadata=tuple(metadata), timeout=timeout_seconds)

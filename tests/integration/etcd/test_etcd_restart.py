@@ -6,7 +6,8 @@ import grpc
 import pytest
 
 from greenroom.pb.etcd import rpc_pb2
-from greenroom.store import channels
+from greenroom.store import unary
+from greenroom.store.backoff import Backoff
 from greenroom.store.upstream import Upstream
 from tests.support.client import EtcdClient
 from tests.support.endpoints import Proxy
@@ -15,9 +16,11 @@ from tests.support.waiting import wait_for
 from tests.support.workers import Worker
 
 ROUNDS = 2
-"""Where etcd's return falls between two of gRPC's tries is chance."""
+"""Where etcd's return falls between two tries to connect is chance."""
 QUESTIONS = 3
-"""An operator's commands while etcd is away. Meanwhile gRPC's pauses grow to their two seconds."""
+"""An operator's commands while etcd is away. Meanwhile the pauses grow to their longest."""
+LONG_PAUSE_SECONDS = 9.0
+"""Between two tries it is half of this at least, longer than etcd takes to start."""
 
 
 def test_a_worker_that_registers_as_soon_as_etcd_answers_again_is_not_told_that_it_is_away(
@@ -39,9 +42,7 @@ def test_a_worker_that_registers_as_soon_as_etcd_answers_again_is_not_told_that_
 async def test_in_a_pause_between_two_tries_only_calls_for_clients_wait(
     own_etcd: Etcd, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    pause = ("grpc.initial_reconnect_backoff_ms", "grpc.min_reconnect_backoff_ms", "grpc.max_reconnect_backoff_ms")
-    kept = tuple(option for option in channels.CHANNEL_OPTIONS if option[0] not in pause)
-    monkeypatch.setattr(channels, "CHANNEL_OPTIONS", (*kept, *((name, 6_000) for name in pause)))
+    monkeypatch.setattr(unary, "Backoff", lambda **_: Backoff(LONG_PAUSE_SECONDS, LONG_PAUSE_SECONDS))
     request = rpc_pb2.RangeRequest(key=b"any", count_only=True)
     own_etcd.stop()
     upstream = Upstream([("127.0.0.1", own_etcd.port)])

@@ -2,8 +2,7 @@
 
 import struct
 
-from greenroom.relay.calls import Answer
-from greenroom.relay.frames import (
+from greenroom.http2.frames import (
     ACK,
     DATA,
     END_HEADERS,
@@ -16,9 +15,10 @@ from greenroom.relay.frames import (
     pack_rst,
     pack_window_update,
 )
+from greenroom.http2.settings import build
+from greenroom.relay.calls import Answer
 from greenroom.relay.limits import Limits
 from greenroom.relay.messages import frame_message
-from greenroom.relay.settings import build
 from tests.support.h2_peers import UNARY, Frame, Talk, data
 
 

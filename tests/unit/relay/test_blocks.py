@@ -2,8 +2,7 @@
 
 import pytest
 
-from greenroom.relay.blocks import BlockReader, stray
-from greenroom.relay.frames import (
+from greenroom.http2.frames import (
     CONTINUATION,
     END_HEADERS,
     HEADERS,
@@ -13,6 +12,7 @@ from greenroom.relay.frames import (
     handler_table,
     pack,
 )
+from greenroom.relay.blocks import BlockReader, stray
 from greenroom.relay.limits import Limits
 
 

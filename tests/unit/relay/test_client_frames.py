@@ -4,8 +4,7 @@ import struct
 
 import pytest
 
-from greenroom.relay.calls import Answer, Code
-from greenroom.relay.frames import (
+from greenroom.http2.frames import (
     ACK,
     CONTINUATION,
     DATA,
@@ -27,8 +26,9 @@ from greenroom.relay.frames import (
     pack_rst,
     pack_window_update,
 )
+from greenroom.http2.settings import build
+from greenroom.relay.calls import Answer, Code
 from greenroom.relay.limits import Limits
-from greenroom.relay.settings import build
 from tests.support.h2_peers import FORWARD, STREAM, UNARY, UNKNOWN_PATH, Frame, Talk, data, frames_in, raw_data
 
 

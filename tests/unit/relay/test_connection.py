@@ -6,10 +6,7 @@ from typing import Any, cast
 
 import pytest
 
-from greenroom.relay.calls import Answer, HandedOverCall
-from greenroom.relay.connection import ClientProtocol, Connection, UpstreamProtocol
-from greenroom.relay.core import LOOK_AGAIN_SECONDS, RelayCore
-from greenroom.relay.frames import (
+from greenroom.http2.frames import (
     ACK,
     DATA,
     GOAWAY,
@@ -22,6 +19,9 @@ from greenroom.relay.frames import (
     pack,
     pack_rst,
 )
+from greenroom.relay.calls import Answer, HandedOverCall
+from greenroom.relay.connection import ClientProtocol, Connection, UpstreamProtocol
+from greenroom.relay.core import LOOK_AGAIN_SECONDS, RelayCore
 from greenroom.relay.limits import Limits
 from greenroom.relay.turns import Turns
 from tests.support.h2_peers import FORWARD, UNARY, ByContent, Frame, Notes, Talk, data, frames_in

@@ -4,8 +4,7 @@ import struct
 
 import pytest
 
-from greenroom.relay.calls import Answer, Code
-from greenroom.relay.frames import (
+from greenroom.http2.frames import (
     ACK,
     GOAWAY,
     HEADERS,
@@ -18,6 +17,7 @@ from greenroom.relay.frames import (
     pack,
     pack_rst,
 )
+from greenroom.relay.calls import Answer, Code
 from greenroom.relay.limits import Limits
 from tests.support.h2_peers import FORWARD, UNARY, Talk, data, raw_data
 

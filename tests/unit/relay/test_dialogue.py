@@ -4,9 +4,9 @@ import struct
 
 import pytest
 
+from greenroom.http2.frames import END_STREAM, HEADERS, RST_STREAM, Error, pack_rst
 from greenroom.relay.calls import Answer, Code, HandedOverCall
 from greenroom.relay.dialogue import CancelHandler, StartHandler
-from greenroom.relay.frames import END_STREAM, HEADERS, RST_STREAM, Error, pack_rst
 from greenroom.relay.limits import Limits, Totals
 from tests.support.h2_peers import FORWARD, UNARY, Frame, Talk, data
 

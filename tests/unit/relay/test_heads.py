@@ -3,8 +3,8 @@
 import hpack
 import pytest
 
+from greenroom.http2.header_blocks import encode_fields
 from greenroom.relay.calls import Kind
-from greenroom.relay.header_blocks import encode_fields
 from greenroom.relay.heads import BadTimeoutError, KnownHeads, RequestHead, RequestHeads
 
 PATH = (b":path", b"/a/B")

@@ -5,8 +5,7 @@ import struct
 
 import pytest
 
-from greenroom.relay.calls import Code
-from greenroom.relay.frames import (
+from greenroom.http2.frames import (
     DATA,
     END_STREAM,
     HEADERS,
@@ -17,9 +16,10 @@ from greenroom.relay.frames import (
     pack,
     pack_window_update,
 )
+from greenroom.http2.settings import build
+from greenroom.relay.calls import Code
 from greenroom.relay.limits import Limits
 from greenroom.relay.messages import frame_message
-from greenroom.relay.settings import build
 from tests.support.h2_peers import FORWARD, STREAM, UNARY, Frame, Talk, data, frames_in, raw_data
 
 

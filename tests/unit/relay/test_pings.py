@@ -2,7 +2,7 @@
 
 import pytest
 
-from greenroom.relay.frames import ACK, PING, Fault
+from greenroom.http2.frames import ACK, PING, Fault
 from greenroom.relay.limits import Limits
 from greenroom.relay.pings import Pings, answered
 from tests.support.h2_peers import Frame, frames_in

@@ -6,9 +6,9 @@ from contextlib import asynccontextmanager, suppress
 
 import pytest
 
+from greenroom.http2.frames import GOAWAY, HEADER_BYTES, PREFACE, SETTINGS, pack
 from greenroom.relay import server as server_module
 from greenroom.relay.calls import Answer, HandedOverCall
-from greenroom.relay.frames import GOAWAY, HEADER_BYTES, PREFACE, SETTINGS, pack
 from greenroom.relay.server import Address, RelayServer
 from tests.support.h2_peers import STREAM, ByContent, Notes, Talk, data, frames_in
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from greenroom.relay.frames import Error, Fault
-from greenroom.relay.settings import Announced, build, for_client, for_upstream, last_value, parse
+from greenroom.http2.frames import Error, Fault
+from greenroom.relay.settings import Announced, for_client, for_upstream
 
 
 def test_upstream_never_hears_of_a_header_table() -> None:
@@ -14,28 +14,6 @@ def test_upstream_never_hears_of_a_header_table() -> None:
 def test_a_client_is_not_offered_a_table_that_the_relay_would_have_to_copy() -> None:
     assert for_client([(1, 2**30), (5, 20_000)]) == [(1, 65_536), (5, 20_000)]
     assert for_client([(1, 0)]) == [(1, 0)]
-
-
-def test_settings_survive_a_round_trip_and_the_last_of_a_name_counts() -> None:
-    settings = [(4, 1), (99, 7), (4, 2)]
-    assert parse(build(settings)) == settings
-    assert last_value(settings, 4) == 2
-    assert last_value(settings, 5) is None
-
-
-@pytest.mark.parametrize(
-    ("payload", "code"),
-    [
-        (b"\x00", Error.FRAME_SIZE_ERROR),
-        (build([(4, 2**31)]), Error.FLOW_CONTROL_ERROR),
-        (build([(5, 16_383)]), Error.PROTOCOL_ERROR),
-        (build([(5, 2**24)]), Error.PROTOCOL_ERROR),
-    ],
-)
-def test_forbidden_settings_are_a_fault(payload: bytes, code: Error) -> None:
-    with pytest.raises(Fault) as caught:
-        parse(payload)
-    assert caught.value.code is code
 
 
 def test_a_smaller_window_counts_at_once_and_a_larger_one_when_acknowledged() -> None:

@@ -5,8 +5,7 @@ import struct
 import hpack
 import pytest
 
-from greenroom.relay.calls import Answer
-from greenroom.relay.frames import (
+from greenroom.http2.frames import (
     ACK,
     CONTINUATION,
     DATA,
@@ -26,8 +25,9 @@ from greenroom.relay.frames import (
     pack_rst,
     pack_window_update,
 )
+from greenroom.http2.settings import build
+from greenroom.relay.calls import Answer
 from greenroom.relay.limits import Limits
-from greenroom.relay.settings import build
 from tests.support.h2_peers import FORWARD, STREAM, UNARY, Frame, Talk, data, frames_in, raw_data
 
 

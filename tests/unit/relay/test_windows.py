@@ -2,7 +2,7 @@
 
 import pytest
 
-from greenroom.relay.frames import END_STREAM, Error, Fault
+from greenroom.http2.frames import END_STREAM, Error, Fault
 from greenroom.relay.settings import Announced
 from greenroom.relay.windows import Lane, StreamWindow, Window
 from tests.support.h2_peers import Frame, frames_in

@@ -13,7 +13,7 @@ from hpack.exceptions import HPACKDecodingError
 from hpack.huffman_table import decode_huffman
 from hpack.table import HeaderTable
 
-from .frames import Error, Fault
+from greenroom.http2.frames import Error, Fault
 
 Field = tuple[bytes, bytes]
 
@@ -207,10 +207,11 @@ def _string(block: bytes, position: int) -> tuple[bytes, int]:
 
 def encode_fields(fields: Iterable[Field]) -> bytes:
     """`fields` as literals without indexing, names new: valid whatever the receiver's table holds."""
-    return b"".join(b"\x00" + _encoded_string(name) + _encoded_string(value) for name, value in fields)
+    return b"".join(b"\x00" + encode_string(name) + encode_string(value) for name, value in fields)
 
 
-def _encoded_string(text: bytes) -> bytes:
+def encode_string(text: bytes) -> bytes:
+    """A string as a literal, not compressed."""
     length = len(text)
     if length < 0x7F:
         return bytes((length,)) + text

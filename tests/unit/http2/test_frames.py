@@ -3,8 +3,8 @@
 import hyperframe.frame
 import pytest
 
-from greenroom.relay import frames
-from greenroom.relay.frames import Error, Fault, FrameReader
+from greenroom.http2 import frames
+from greenroom.http2.frames import Error, Fault, FrameReader
 from tests.support.h2_peers import frames_in
 
 

@@ -3,8 +3,8 @@
 import hpack
 import pytest
 
-from greenroom.relay.frames import Error, Fault
-from greenroom.relay.header_blocks import HeaderDecoder, KnownFields, encode_fields, encode_trailers
+from greenroom.http2.frames import Error, Fault
+from greenroom.http2.header_blocks import HeaderDecoder, KnownFields, encode_fields, encode_trailers
 
 
 def decoder(list_bytes: int = 65_536) -> HeaderDecoder:
