@@ -206,10 +206,12 @@ def test_a_state_that_is_none_is_refused(proxy: Proxy) -> None:
 
 def _while_nobody_looks(proxy: Proxy, *workers: Worker) -> tuple[Worker, list[tuple[str, str]]]:
     """One is released, one ends, one comes; the last one is left alone. What has to be told of that."""
-    released, ended, _ = workers
+    released, ended, left_alone = workers
     proxy.control.pass_gates(released.instance)
     proxy.public.revoke(ended.lease)
     new = proxy.held_worker()
+    # What its reader is told at once is what the proxy has heard of by then; the rest follows.
+    listed(proxy, released.instance, left_alone.instance, new.instance)
     news = [("ADDED", new.instance), ("CHANGED", released.instance), ("REMOVED", ended.instance)]
     return new, sorted(news)
 

@@ -3,13 +3,14 @@
 The rule: the parts are the real ones; only what etcd would have sent is made up. Nothing connects to anything.
 """
 
+import asyncio
 from collections.abc import Sequence
 
 from greenroom.core import record as records
 from greenroom.core.keyspace import InstanceId, Key, record_key, shadow_key
 from greenroom.core.record import Record
 from greenroom.pb.etcd import kv_pb2
-from greenroom.store.changes import Expired
+from greenroom.store.changes import Changes, Expired
 from greenroom.store.follower import Follower
 from greenroom.store.mirror import Mirror
 from greenroom.store.mirrored import MirroredInstance
@@ -70,6 +71,18 @@ def fed_follower(
 
 async def wait_mirrored(follower: Follower, revision: int) -> None:
     """Returns once the mirror shows `revision`, which must be one of a write to the reserved area."""
-    with follower.subscribe() as changes:
+    news = _News()
+    with follower.told(news):
         while follower.revision < revision:
-            await changes.next()
+            await news.some.wait()
+            news.some.clear()
+
+
+class _News:
+    """Hears of each event of etcd's, also of one that changes nothing that is shown."""
+
+    def __init__(self) -> None:
+        self.some = asyncio.Event()
+
+    def add(self, _: Changes) -> None:
+        self.some.set()

@@ -35,6 +35,7 @@ class ControlServer:
         self._address = str(Address(host, port))
         self._server = grpc.aio.server(options=SERVER_OPTIONS)
         self._health = health.aio.HealthServicer()
+        self._told: int | None = None
         self._server.add_generic_rpc_handlers((generic_handler(service, log),))
         health_pb2_grpc.add_HealthServicer_to_server(self._health, self._server)
         names = (SERVICE_NAME, health.SERVICE_NAME, reflection.SERVICE_NAME)
@@ -65,6 +66,10 @@ class ControlServer:
         await self._server.stop(grace_seconds)
 
     async def _tell_health(self) -> None:
+        """The instances change all the time, and this hardly ever."""
         status = SERVING if self._follower.ready else NOT_SERVING
+        if status == self._told:
+            return
+        self._told = status
         for name in ("", SERVICE_NAME):
             await self._health.set(name, status)

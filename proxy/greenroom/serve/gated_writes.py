@@ -104,8 +104,13 @@ class GatedWrites:
     async def _once(
         self, txn: rpc_pb2.TxnRequest, uses: Uses, metadata: Metadata, time_left: "_TimeLeft"
     ) -> rpc_pb2.TxnResponse | FenceLost | Adopted:
-        once = self._one_branch if uses.writes_in_else else self._whole
-        return await once(txn, uses, metadata, time_left)
+        if uses.writes_in_else:
+            return await self._one_branch(txn, uses, metadata, time_left)
+        answer = await self._without_a_read(txn, uses, metadata, time_left)
+        if isinstance(answer, rpc_pb2.TxnResponse):
+            return answer
+        snapshot = await self._read(uses.instance, tuple(uses.keys), time_left)
+        return await self._whole(txn, uses, snapshot, metadata, time_left)
 
     async def _one_branch(
         self, txn: rpc_pb2.TxnRequest, uses: Uses, metadata: Metadata, time_left: "_TimeLeft"
@@ -118,18 +123,15 @@ class GatedWrites:
         if branch.other:
             await self._as_client(branch.other, metadata, time_left)
         if used := examine(branch.call, self.gated_keys):
-            answer = await self._whole(branch.call, used, metadata, time_left)
+            answer = await self._whole(branch.call, used, snapshot, metadata, time_left)
         else:
             answer = await self._as_client(branch.call, metadata, time_left)
         return branch.told(answer) or FenceLost() if isinstance(answer, rpc_pb2.TxnResponse) else answer
 
     async def _whole(
-        self, txn: rpc_pb2.TxnRequest, uses: Uses, metadata: Metadata, time_left: "_TimeLeft"
+        self, txn: rpc_pb2.TxnRequest, uses: Uses, snapshot: Snapshot, metadata: Metadata, time_left: "_TimeLeft"
     ) -> rpc_pb2.TxnResponse | FenceLost | Adopted:
-        answer = await self._without_a_read(txn, uses, metadata, time_left)
-        if isinstance(answer, rpc_pb2.TxnResponse):
-            return answer
-        snapshot = await self._read(uses.instance, tuple(uses.keys), time_left)
+        """A call without an Else that writes, from a read of the instance that asked for all keys of the call."""
         if snapshot.record is not None and len(snapshot.record.cards) >= MANY_CARDS:
             snapshot = await self._read(uses.instance, snapshot.read_again(), time_left)
         planned = self._plan(txn, uses, snapshot, lease_was_seen=False)

@@ -51,6 +51,9 @@ class Changes:
         )
 
 
+NOTHING = Changes()
+
+
 class Listener(Protocol):
     """Whoever is told of each change, at once and in order."""
 
@@ -66,12 +69,17 @@ class Subscription:
         self._some = asyncio.Event()
 
     def add(self, changes: Changes) -> None:
-        """More to tell, when the subscriber asks."""
-        self._waiting |= changes
+        """More to tell, when the subscriber asks. That only etcd's revision went on is nothing to be told."""
+        if changes != NOTHING:
+            self._waiting |= changes
+            self._some.set()
+
+    def wake(self) -> None:
+        """Makes `next` return, with nothing if nothing changed."""
         self._some.set()
 
     async def next(self) -> Changes:
-        """Everything since the last call, as one. It can be empty, where only etcd's revision went on."""
+        """Everything since the last call, as one."""
         await self._some.wait()
         self._some.clear()
         changes, self._waiting = self._waiting, Changes()

@@ -6,8 +6,8 @@ bad while another is good, calls on it end with UNAVAILABLE: they would hang, an
 
 import asyncio
 import ipaddress
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
 
 import grpc
@@ -77,20 +77,27 @@ class Channels:
             await channel.unary.close()
             await channel.streams.close()
 
-    @contextmanager
-    def current(self) -> Iterator[Channel]:
+    def current(self) -> AbstractContextManager[Channel]:
         """The channel to use; another one is used from here on where this one's etcd cannot be reached.
 
         Where the member is left in the middle of the block, the block ends with AioRpcError, UNAVAILABLE.
         """
-        used = self._current = self._best_from(self._current)
-        try:
-            with self._until_left(used):
-                yield self._channels[used]
-        except grpc.aio.AioRpcError as error:
-            if error.code() is grpc.StatusCode.UNAVAILABLE and used == self._current:
-                self._current = self._best_from(used, step=1)
-            raise
+        return _Use(self)
+
+    def taken_by(self, use: "_Use") -> tuple[Address, Channel]:
+        """The best member there is, which is in use from now on."""
+        if self.members.standing(self._current) is not Standing.GOOD:
+            self._current = self._best_from(self._current)
+        self._uses.add(use)
+        return self._current, self._channels[self._current]
+
+    def given_back(self, use: "_Use", error: BaseException | None) -> None:
+        """The block is over, by this error or by none."""
+        self._uses.discard(use)
+        if not isinstance(error, grpc.aio.AioRpcError) or error.code() is not grpc.StatusCode.UNAVAILABLE:
+            return
+        if use.address == self._current:
+            self._current = self._best_from(use.address, step=1)
 
     def leave(self, address: Address) -> None:
         """Ends the calls on a member. New ones go to the best there is, as always."""
@@ -103,7 +110,8 @@ class Channels:
 
         Takes the time that the whole call has, None for any, and gives what is left of it.
         """
-        if self._use_ready():
+        is_good = self.members.standing(self._current) is Standing.GOOD
+        if (is_good and self._channels[self._current].unary.is_ready) or self._use_ready():
             return timeout_seconds
         time = asyncio.get_running_loop().time
         start = time()
@@ -148,30 +156,29 @@ class Channels:
     def _best_from(self, address: Address, *, step: int = 0) -> Address:
         return self.members.best_from(self._order.index(address) + step)[0]
 
-    @contextmanager
-    def _until_left(self, address: Address) -> Iterator[None]:
-        """Ends the block with UNAVAILABLE where the member is left meanwhile."""
-        use = _Use(address)
-        self._uses.add(use)
-        try:
-            yield
-        except asyncio.CancelledError:
-            if use.is_over_by_itself():
-                raise unavailable(LEFT) from None
-            raise
-        finally:
-            self._uses.discard(use)
-
 
 class _Use:
     """One task's block of calls on a member, which can be ended from outside as asyncio.timeout ends its own."""
 
-    __slots__ = ("_cancelling", "_is_ended", "_task", "address")
+    __slots__ = ("_cancelling", "_channels", "_is_ended", "_task", "address")
 
-    def __init__(self, address: Address) -> None:
+    address: Address
+
+    def __init__(self, channels: Channels) -> None:
         task = asyncio.current_task()
         assert task is not None, "calls are made by tasks"
-        self.address, self._task, self._cancelling, self._is_ended = address, task, task.cancelling(), False
+        self._channels, self._task, self._cancelling, self._is_ended = channels, task, task.cancelling(), False
+
+    def __enter__(self) -> Channel:
+        self.address, channel = self._channels.taken_by(self)
+        return channel
+
+    def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
+        is_left = isinstance(error, asyncio.CancelledError) and self._is_over_by_itself()
+        left = unavailable(LEFT) if is_left else None
+        self._channels.given_back(self, left or error)
+        if left is not None:
+            raise left from None
 
     def end(self) -> None:
         """Cancels what the block waits for."""
@@ -179,7 +186,7 @@ class _Use:
             self._is_ended = True
             self._task.cancel()
 
-    def is_over_by_itself(self) -> bool:
+    def _is_over_by_itself(self) -> bool:
         """Whether a cancellation that arrived in the block is the one of `end` and of nobody else."""
         return self._is_ended and self._task.uncancel() <= self._cancelling
 

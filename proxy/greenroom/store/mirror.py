@@ -15,10 +15,9 @@ from greenroom.core.rollout_holds import RolloutHold
 from greenroom.core.templates import GatedKeys, Template
 from greenroom.errors import UnreadableRecord
 from greenroom.pb.etcd import kv_pb2
-from greenroom.store.changes import Changes, Expired
+from greenroom.store.changes import NOTHING, Changes, Expired
 from greenroom.store.mirrored import MirroredInstance
 
-NOTHING = Changes()
 FOLLOWED = (RECORDS, SHADOWS, ROLLOUT_HOLDS)
 """What of the reserved area is shown; the rest is between proxies."""
 
@@ -214,11 +213,14 @@ class Mirror:
         return Changes(frozenset({instance}), (Expired(last),))
 
     def _put_shadow(self, shadow: bytes, value: bytes) -> Changes:
+        """Of a key that is held already, only where a worker listens is anything that is shown."""
         key, instance = held_key(shadow), _named(shadow, SHADOWS)
-        if key is not None:
-            self._held[instance].add(key)
-            self._address(key, shadow, value)
-        return Changes(frozenset({instance}))
+        if key is None:
+            return Changes(frozenset({instance}))
+        is_known = key in self._held[instance]
+        self._held[instance].add(key)
+        is_address = bool(self._address(key, shadow, value))
+        return NOTHING if is_known and not is_address else Changes(frozenset({instance}))
 
     def _delete_shadow(self, shadow: bytes) -> Changes:
         key, instance = held_key(shadow), _named(shadow, SHADOWS)

@@ -120,7 +120,7 @@ class Reconciler:
             self._busy.discard(instance)
             self._schedule.at(instance, self._retry_time(instance))
             # The loop sleeps until what was due next before this.
-            subscription.add(Changes())
+            subscription.wake()
 
     async def _carry_out(self, instance: InstanceId) -> bool:
         """Whether a Txn of ours did something."""

@@ -51,12 +51,11 @@ class RequestBlocks:
         self, path: str, metadata: Iterable[tuple[str, str | bytes]] = (), timeout_seconds: float | None = None
     ) -> bytes:
         """The block of one request. It must be sent, before any other one: the tables of both ends are in step."""
-        block = self._steady.get(path) or self._method(path)
-        if timeout_seconds is not None:
-            block += _TIMEOUT_NAME + encode_string(timeout_text(timeout_seconds))
+        # First, for what cannot be encoded must not leave entries in a table that the peer never hears of.
+        own = b"" if timeout_seconds is None else _TIMEOUT_NAME + encode_string(timeout_text(timeout_seconds))
         for name, value in metadata:
-            block += _NEVER_INDEXED + encode_string(name.encode("ascii")) + encode_string(_value(value))
-        return block
+            own += _NEVER_INDEXED + encode_string(name.encode("ascii")) + encode_string(_value(value))
+        return (self._steady.get(path) or self._method(path)) + own
 
     def _method(self, path: str) -> bytes:
         known, opening = len(self._entries), self._opening

@@ -49,9 +49,9 @@ class UnaryConnection(asyncio.Protocol):
             raise deadline_exceeded()
         future: asyncio.Future[Outcome] = self._loop.create_future()
         call = UnaryCall(path, message, metadata, timeout_seconds, partial(_settle, future))
-        timer = None if timeout_seconds is None else self._loop.call_later(timeout_seconds, self._late, call)
         self._dialogue.begin(call)
         self._flush()
+        timer = None if timeout_seconds is None else self._loop.call_later(timeout_seconds, self._late, call)
         try:
             outcome = await future
         except asyncio.CancelledError:

@@ -168,20 +168,20 @@ class UnaryDialogue(FrameReader):
             raise Fault(Error.NO_ERROR, "keepalive watchdog timeout")
 
     def _start(self, call: UnaryCall) -> None:
+        block = self._requests.block(call.path, call.metadata, call.timeout_seconds)
         call.stream_id = stream_id = self._next_id
         self._next_id += 2
         self.is_leaving = self._next_id > LARGEST_STREAM_ID
         self._calls[stream_id] = call
-        block = pack_block(stream_id, self._requests.block(call.path, call.metadata, call.timeout_seconds))
         size = len(call.body)
         if size <= min(self._window, self._initial_window, DEFAULT_FRAME_BYTES) and not self._unsent:
             self._window -= size
-            self.to_peer.append(block + pack(DATA, END_STREAM, stream_id, call.body))
+            self.to_peer.append(pack_block(stream_id, block) + pack(DATA, END_STREAM, stream_id, call.body))
             call.body = b""
             return
         call.window = self._initial_window
         self._unsent[stream_id] = call
-        self.to_peer.append(block)
+        self.to_peer.append(pack_block(stream_id, block))
         self._send()
 
     def _start_waiting(self) -> None:

@@ -36,3 +36,21 @@ async def test_it_serves_only_while_etcd_is_followed(service: str) -> None:
                         break
         running.cancel()
     await server.stop(0)
+
+
+async def test_the_health_service_is_told_of_changes_of_readiness_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The instances change with every write of a fleet."""
+    follower = fed_follower([])
+    server = ControlServer(service_of(follower), follower, host="::1", port=0, log=EventLog())
+    told: list[int] = []
+
+    async def note(_: str, status: int) -> None:
+        told.append(status)
+
+    monkeypatch.setattr(server._health, "set", note)
+    for _ in range(3):
+        await server._tell_health()
+    follower.went_away("gone")
+    await server._tell_health()
+    assert told == [SERVING, SERVING, NOT_SERVING, NOT_SERVING]
+    await server.stop(0)

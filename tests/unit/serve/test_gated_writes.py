@@ -350,6 +350,19 @@ async def test_an_else_that_writes_is_sent_alone_and_told_as_one() -> None:
     assert [metadata for _, metadata in scene.upstream.sent[done + 3 :]] == [None, TOKEN, TOKEN, TOKEN]
 
 
+async def test_the_branch_that_runs_is_decided_from_the_read_that_chose_it() -> None:
+    """One read, one Txn for etcd to judge what does not run, and the branch; whether the instance is known or not."""
+    scene = Scene()
+    await scene.put(K, value_of(K))
+    txn = upsert(version(K), put(K, GOLD))
+    for forget in (scene.forget, lambda: None):
+        forget()
+        before = len(scene.upstream.sent)
+        await scene.carry_out(txn)
+        assert [metadata for _, metadata in scene.upstream.sent[before:]] == [None, TOKEN, TOKEN]
+    assert scene.upstream.etcd.items[SHADOWS + K].value == GOLD
+
+
 async def test_a_branch_that_came_too_late_is_decided_again() -> None:
     """Another client writes the compared key between the look and the Txn: what was to be Then has become Else."""
     scene = Scene()

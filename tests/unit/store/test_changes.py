@@ -59,6 +59,17 @@ async def test_with_nothing_new_it_waits() -> None:
             await asyncio.wait_for(changes.next(), 0.001)
 
 
+async def test_nothing_wakes_nobody_unless_it_is_asked_to() -> None:
+    """Most events of a fleet are edits that nobody is shown."""
+    feed = Feed()
+    with feed.subscribe() as changes:
+        feed.publish(Changes())
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(changes.next(), 0.001)
+        changes.wake()
+        assert await changes.next() == Changes()
+
+
 async def test_after_the_block_nothing_is_kept_for_it() -> None:
     feed = Feed()
     with feed.subscribe() as changes:

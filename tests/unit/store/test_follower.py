@@ -61,7 +61,7 @@ async def test_the_grace_counts_from_the_latest_sync_and_never_ends_while_away()
     assert follower.no_rejection_before - first > timedelta(seconds=99)
 
 
-async def test_subscribers_are_told_of_a_revision_even_where_nothing_of_it_shows() -> None:
+async def test_listeners_are_told_of_a_revision_even_where_nothing_of_it_shows() -> None:
     follower = fed_follower([])
     waiting = asyncio.ensure_future(wait_mirrored(follower, 12))
     await asyncio.sleep(0)

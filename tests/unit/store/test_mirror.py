@@ -4,6 +4,7 @@ from greenroom.core.keyspace import ROLLOUT_HOLDS, record_key, shadow_key
 from greenroom.core.policy import Hold
 from greenroom.core.record import State
 from greenroom.core.templates import GatedKeys
+from greenroom.store.changes import Changes
 from greenroom.store.mirror import Mirror
 from tests.support.control_side import GATED
 from tests.support.mirroring import ONE, TWO, delete_event, held, kv_of, put_event, record_kv, shadow_kv
@@ -34,6 +35,14 @@ def test_events_say_whom_they_touched() -> None:
 
 def _pair(kv: object) -> tuple[bytes, bytes]:
     return kv.key, kv.value  # type: ignore[attr-defined]
+
+
+def test_an_edit_of_a_card_that_is_held_changes_nothing_that_is_shown() -> None:
+    """But it is known of: whoever asks how far the mirror is gets its revision."""
+    mirror = mirror_of(*held(ONE))
+    edit = put_event(shadow_key(ONE, card_key(ONE)), card_value(), revision=20)
+    assert mirror.apply([edit]) == Changes()
+    assert (mirror.newest, mirror.revisions[shadow_key(ONE, card_key(ONE))]) == (20, 20)
 
 
 def test_a_deleted_shadow_is_no_live_card() -> None:

@@ -61,6 +61,16 @@ def test_what_a_caller_gives_is_indexed_by_nobody() -> None:
         assert isinstance(token, NeverIndexedHeaderTuple)
 
 
+def test_what_cannot_be_sent_leaves_both_tables_in_step() -> None:
+    peer = Peer()
+    for metadata in ((("name", "ä"),), (("nämé", "x"),)):
+        with pytest.raises(UnicodeEncodeError):
+            peer.blocks.block(PATH, metadata)
+    with pytest.raises(UnicodeEncodeError):
+        peer.blocks.block("/ä")
+    assert peer.read() == peer.read() == COMMON
+
+
 def test_a_deadline_stands_in_its_own_request_only() -> None:
     peer = Peer()
     assert peer.read(seconds=1.5)[-1] == ("grpc-timeout", "1500000u")
