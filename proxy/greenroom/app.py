@@ -229,6 +229,7 @@ class _Start:
 
     async def _relay(self, upstream: Upstream, memory: Memory, announcer: Announcer, metrics: Metrics) -> RelayServer:
         gated_keys = self.policy.gated_keys()
+        observer = LoggingObserver(metrics, self.log, asyncio.get_running_loop().time)
         handler = CallHandler(
             upstream.for_clients(),
             gated_keys,
@@ -238,13 +239,14 @@ class _Start:
             ungated=announcer.ungated,
             fence_lost=metrics.fence_lost,
             denied=self._denied,
+            refused=observer.call_answered_with,
             memory=memory,
             advertise_url=self.settings.advertise_client_url or self.places.advertised_url,
         )
         relay = RelayServer(
             inspector=EtcdInspector(gated_keys),
             handler=handler,
-            observer=LoggingObserver(metrics, self.log, asyncio.get_running_loop().time),
+            observer=observer,
             upstreams=upstream.channels.members,
             host=self.places.listen.host,
             port=self.places.listen.port,

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
+from greenroom.errors import EtcdRefusal, GreenroomError
 from greenroom.relay.calls import Observer
 
 QUIET_SECONDS = 10.0
@@ -38,6 +39,12 @@ class LoggingObserver:
         self._counter.handler_failed(path, error)
         if self._is_due("handler", path.decode("latin-1")):
             self._log.error("handler.failed", path=path, exc_info=error)
+
+    def call_answered_with(self, path: bytes, error: GreenroomError) -> None:
+        """A rule was against a call: the worker may give up, and nobody else knows why."""
+        self._counter.call_refused(path, error.code.value[0])
+        if not isinstance(error, EtcdRefusal) and self._is_due("call", f"{path.decode('latin-1')} {error.reason}"):
+            self._log.warning("call.refused", path=path.decode("latin-1"), reason=error.reason, why=str(error))
 
     def connection_failed(self, error: Exception) -> None:
         """A bug of the relay: one connection was ended."""

@@ -1,5 +1,6 @@
 """What the relay tells is counted always and logged sparingly."""
 
+from greenroom.errors import EtcdRefusal, RefusedWrite
 from greenroom.observer import QUIET_SECONDS, LoggingObserver
 from greenroom.relay.calls import SilentObserver
 
@@ -15,13 +16,16 @@ class Counter(SilentObserver):
     def upstream_failed(self, address: str, reason: str) -> None:
         self.failures.append(address)
 
+    def call_refused(self, path: bytes, code: int) -> None:
+        self.failures.append(f"{path.decode()} {code}")
+
 
 class Log:
     def __init__(self) -> None:
         self.lines: list[tuple[str, str]] = []
 
     def warning(self, event: str, **fields: object) -> None:
-        self.lines.append((event, str(fields.get("address"))))
+        self.lines.append((event, str(fields.get("address") or fields.get("why"))))
 
     def error(self, event: str, **fields: object) -> None:
         self.lines.append((event, str(fields["exc_info"])))
@@ -53,3 +57,12 @@ def test_calls_are_only_counted() -> None:
     counter, log = Counter(), Log()
     LoggingObserver(counter, log, lambda: 0.0).call_relayed(b"/etcdserverpb.KV/Range")
     assert (counter.relayed, log.lines) == (1, [])
+
+
+def test_what_a_rule_refuses_is_counted_and_told_unless_etcd_would_refuse_it_too() -> None:
+    counter, log = Counter(), Log()
+    observer = LoggingObserver(counter, log, lambda: 0.0)
+    for error in (RefusedWrite("no such lease"), RefusedWrite("nor this"), EtcdRefusal("etcdserver: key not found")):
+        observer.call_answered_with(b"/etcdserverpb.KV/Put", error)
+    assert counter.failures == ["/etcdserverpb.KV/Put 3"] * 3
+    assert log.lines == [("call.refused", "no such lease")]

@@ -54,10 +54,11 @@ class CallHandler:
         ungated: Callable[[InstanceId, GatedEntry], None],
         fence_lost: Callable[[], None],
         denied: Callable[[InstanceId], None],
+        refused: Callable[[bytes, GreenroomError], None],
         memory: Memory,
         advertise_url: str,
     ) -> None:
-        self._upstream = upstream
+        self._upstream, self._refused = upstream, refused
         self._gated_keys = gated_keys
         self._advertise_url = advertise_url
         self._writes = GatedWrites(upstream, gated_keys, policy, clock, opened, ungated, fence_lost, denied, memory)
@@ -69,6 +70,7 @@ class CallHandler:
         try:
             answer = await self._answer(work, call)
         except GreenroomError as error:
+            self._refused(call.path, error)
             return Answer(None, error.code.value[0], str(error))
         except grpc.aio.AioRpcError as error:
             return Answer(None, error.code().value[0], error.details() or "", tuple(error.trailing_metadata() or ()))

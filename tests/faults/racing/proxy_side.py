@@ -45,6 +45,7 @@ def _actors(racer: Racer, told: Round) -> list[Coroutine[Any, Any, None]]:
         opened=lambda _: None,
         fence_lost=racer.fence_lost,
         denied=lambda _: None,
+        refused=lambda *_: None,
         memory=Memory(lambda: 1),
         advertise_url="http://127.0.0.1:2379",
     )

@@ -27,6 +27,7 @@ class Scene:
     """A handler over a model etcd in which the worker's lease lives."""
 
     def __init__(self) -> None:
+        self.refused: list[tuple[bytes, str]] = []
         self.upstream = ModelUpstream(ModelEtcd().grant(LEASE))
         self.handler = CallHandler(
             cast(Upstream, self.upstream),
@@ -37,6 +38,7 @@ class Scene:
             ungated=lambda *_: None,
             fence_lost=lambda: None,
             denied=lambda _: None,
+            refused=lambda path, error: self.refused.append((path, error.reason)),
             memory=Memory(lambda: 1),
             advertise_url=URL,
         )
@@ -135,9 +137,11 @@ async def test_etcds_own_refusal_goes_back_as_it_came() -> None:
 
 
 async def test_a_refusal_of_ours_has_its_code_and_says_why() -> None:
-    answer = await Scene().answer(rpc_pb2.PutRequest(key=K, value=value_of(K), lease=LEASE + 1))
+    scene = Scene()
+    answer = await scene.answer(rpc_pb2.PutRequest(key=K, value=value_of(K), lease=LEASE + 1))
     assert (answer.message, answer.code) == (None, grpc.StatusCode.INVALID_ARGUMENT.value[0])
     assert "under lease" in answer.details
+    assert scene.refused == [(b"/path", "REFUSED_WRITE")]
 
 
 async def test_a_call_without_gated_keys_is_sent_on_as_it_is() -> None:
