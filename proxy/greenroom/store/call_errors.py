@@ -15,6 +15,8 @@ from greenroom.http2.frames import Error
 Trailers = tuple[tuple[str, str | bytes], ...]
 
 SOCKET_CLOSED: Final = "Socket closed"
+LATE: Final = "context deadline exceeded"
+"""In the words of etcd, for a client may be told of it."""
 GOING_AWAY: Final = "etcd takes no more calls on this connection (GOAWAY)"
 
 _CODES: Final = {code.value[0]: code for code in StatusCode}
@@ -57,7 +59,7 @@ def never_begun(details: str) -> NeverBegun:
 
 def deadline_exceeded() -> AioRpcError:
     """The caller's time is up."""
-    return error(StatusCode.DEADLINE_EXCEEDED, "Deadline Exceeded")
+    return error(StatusCode.DEADLINE_EXCEEDED, LATE)
 
 
 def of_status(code: int, details: str, trailers: Trailers) -> AioRpcError:
