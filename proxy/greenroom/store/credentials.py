@@ -14,6 +14,7 @@ import grpc
 
 from greenroom.errors import GreenroomError, NotReady
 from greenroom.pb.etcd import rpc_pb2
+from greenroom.store.call_errors import deadline_exceeded
 
 Metadata = Sequence[tuple[str, str | bytes]]
 Authenticate = Callable[[rpc_pb2.AuthenticateRequest, float], Awaitable[rpc_pb2.AuthenticateResponse]]
@@ -84,7 +85,7 @@ class Credentials:
             async with asyncio.timeout(seconds), self._lock:
                 return self._metadata if self._metadata is not None else await self._log_in(authenticate, seconds)
         except TimeoutError:
-            raise _late() from None
+            raise deadline_exceeded() from None
 
     def refused(self, metadata: Metadata, error: grpc.aio.AioRpcError) -> bool:
         """Whether etcd refused a call because of what it carried here, so that it did not happen and may be repeated.
@@ -154,12 +155,6 @@ def for_itself() -> Iterator[None]:
                 "keys and whatever else the worker's lease carries: `greenroom etcd-role` prints the grants"
             ) from error
         raise
-
-
-def _late() -> grpc.aio.AioRpcError:
-    return grpc.aio.AioRpcError(
-        grpc.StatusCode.DEADLINE_EXCEEDED, grpc.aio.Metadata(), grpc.aio.Metadata(), "Deadline Exceeded"
-    )
 
 
 def _time() -> float:
