@@ -39,6 +39,8 @@ STREAM_WINDOW_BYTES = 1 << 26
 CONNECTION_WINDOW_BYTES = 1 << 30
 CONNECT_SECONDS = 20
 CALL_SECONDS = 20
+NO_ERROR = bytes(4)
+"""The code of a stream's reset that says: it has been answered already."""
 
 
 class CallFailed(Exception):
@@ -60,7 +62,7 @@ class Answers:
         self._unfinished = b""
 
     def feed(self, data: bytes) -> int:
-        """Takes in what came; how many streams it ends. CallFailed for a reset or an end of the connection."""
+        """Takes in what came; how many streams it ends. CallFailed for a reset call or an end of the connection."""
         if not data:
             raise CallFailed(f"{self.name}: the peer closed the connection")
         buffer = self._unfinished + data if self._unfinished else data
@@ -104,6 +106,8 @@ class Answers:
             self.replies += frame(PING, ACK, 0, payload)
         elif kind == SETTINGS and not flags & ACK:
             self.replies += frame(SETTINGS, ACK, 0, b"")
+        elif kind == RST_STREAM and payload == NO_ERROR:
+            return  # Go's servers may answer before they have noticed the end of the request, and say this after it.
         elif kind in (RST_STREAM, GOAWAY):
             name = "RST_STREAM" if kind == RST_STREAM else "GOAWAY"
             raise CallFailed(f"{self.name}: {name} {payload!r}")

@@ -19,9 +19,12 @@ from tests.bench.ways import GREENROOM, GRPC_PROXY, HAPROXY
 from tests.bench.workloads import WORKLOADS
 from tests.support.frames import (
     DATA,
+    END_HEADERS,
     END_STREAM,
     GOAWAY,
+    HEADERS,
     PING,
+    RST_STREAM,
     frame,
     framed_message,
     frames_in,
@@ -98,6 +101,14 @@ def test_the_end_of_a_connection_is_no_answer() -> None:
         Answers("test").feed(frame(GOAWAY, 0, 0, struct.pack("!II", 0, 0)))
     with pytest.raises(CallFailed, match="closed"):
         Answers("test").feed(b"")
+
+
+def test_an_answered_call_may_be_reset_without_an_error() -> None:
+    """A server in Go answers before it has noticed that the request has ended, and then resets what is over."""
+    answers = Answers("/a/B")
+    assert answers.feed(frame(HEADERS, END_HEADERS | END_STREAM, 1, b"\x88") + frame(RST_STREAM, 0, 1, bytes(4))) == 1
+    with pytest.raises(CallFailed, match="/a/B: RST_STREAM"):
+        answers.feed(frame(RST_STREAM, 0, 3, struct.pack(">I", 8)))
 
 
 def test_ways_are_compared_within_a_round() -> None:
