@@ -16,7 +16,7 @@ from google.protobuf.json_format import ParseDict
 from greenroom.core import record as records
 from greenroom.core.gating import entry_of
 from greenroom.core.keyspace import InstanceId, Key
-from greenroom.core.policy import Hold, Policy, Requirements
+from greenroom.core.policy import Hold, Policy, Requirements, gates_of
 from greenroom.core.record import GatedEntry, Record
 from greenroom.core.rollout_holds import RolloutHold
 from greenroom.core.rollout_holds import encode as encode_hold
@@ -120,7 +120,7 @@ def entry(key: Key, value: bytes | None = None) -> GatedEntry:
 
 def needs(*gates: str, hold: Hold = Hold.CARD, timeout_seconds: float = 900) -> Requirements:
     """What rules ask for."""
-    return Requirements(hold, dict.fromkeys(gates or ("smoke",), timeout_seconds))
+    return Requirements(hold, gates_of(dict.fromkeys(gates or ("smoke",), timeout_seconds)))
 
 
 def policy(*gates: str, hold: Hold = Hold.CARD, **selector: str) -> Policy:

@@ -261,7 +261,7 @@ def _adopted(proxy: Proxy, instance: InstanceId) -> Generator[Ask, Any, tuple[to
     answer = yield Ask("adopt", adoption_txn(snapshot, entries, needs, NOW))
     if not answer.succeeded:
         return ()
-    return (told.Adopted(answer.header.revision, instance, frozenset(needs.timeouts_seconds)),)
+    return (told.Adopted(answer.header.revision, instance, frozenset(needs.gates)),)
 
 
 def _joined(all_needs: Iterable[Requirements | None]) -> Requirements | None:
@@ -294,7 +294,7 @@ def wrote(proxy: Proxy, revision: int, key: bytes, value: bytes) -> told.Wrote:
         gated.instance,
         key,
         value,
-        gates=frozenset(needs.timeouts_seconds) if needs else frozenset(),
+        gates=frozenset(needs.gates) if needs else frozenset(),
         kept_back=needs is not None and needs.hold is not Hold.HEALTH,
         lora=bool(gated.suffix),
         card=gated.kind is KeyKind.CARD,

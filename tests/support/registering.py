@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 
 from greenroom.core import record as records
 from greenroom.core.keyspace import InstanceId, Key, instance_id, record_key, shadow_key
-from greenroom.core.policy import Hold, Requirements
+from greenroom.core.policy import Hold, Requirements, gates_of
 from greenroom.core.record import GatedEntry, Record
 from greenroom.core.transitions import opened
 from tests.support.client import EtcdClient, put
@@ -60,7 +60,7 @@ def held_record(
     model: str = MODEL,
     at: datetime | None = None,
 ) -> Record:
-    return opened(entry(instance, model=model), Requirements(hold, gates), at or now())
+    return opened(entry(instance, model=model), Requirements(hold, gates_of(gates)), at or now())
 
 
 @dataclass(frozen=True, slots=True)

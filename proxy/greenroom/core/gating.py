@@ -313,8 +313,8 @@ class _Call:
         if needs is None or not keeps_back(needs.hold, gated.kind):
             return
         before = needs_of(self.policy, gated, bytes(self.snapshot.public[gated.key].value))
-        known = before.timeouts_seconds if before and keeps_back(before.hold, gated.kind) else {}
-        brought = [name for name in needs.timeouts_seconds if name not in known and not _is_through(record, name)]
+        known = before.gates if before and keeps_back(before.hold, gated.kind) else {}
+        brought = [name for name in needs.gates if name not in known and not _is_through(record, name)]
         if brought:
             raise NewCardNeedsGates(
                 f"{gated.key!r} is public, and this edit would make it a card that needs the gates "
@@ -334,7 +334,7 @@ class _Call:
         if gated.key in self.snapshot.public:
             return record
         needs = self.needs[gated.key]
-        missing = [name for name in (needs.timeouts_seconds if needs else ()) if not _is_through(record, name)]
+        missing = [name for name in (needs.gates if needs else ()) if not _is_through(record, name)]
         if needs and keeps_back(effective_hold(self.snapshot, needs), gated.kind):
             self._check_may_be_added(gated, missing)
         if gated.kind is KeyKind.INSTANCE and effective_hold(self.snapshot, needs) is not Hold.CARD_AND_INSTANCE:

@@ -67,6 +67,10 @@ class GatePolicy(_Strict):
 
     timeout_seconds: float = Field(gt=0, le=LARGEST_TIMEOUT_SECONDS, allow_inf_nan=False)
 
+    def joined(self, other: "GatePolicy") -> "GatePolicy":
+        """What two rules ask of one gate: the longer time, since neither's check may be cut short."""
+        return self if self.timeout_seconds >= other.timeout_seconds else other
+
 
 class Rule(_Strict):
     """The gates that matching instances need, and what is kept back meanwhile."""
@@ -88,7 +92,7 @@ class Rule(_Strict):
     @property
     def requirements(self) -> "Requirements":
         """What this rule asks of an instance that it matches."""
-        return Requirements(self.hold, {name: gate.timeout_seconds for name, gate in self.gates.items()})
+        return Requirements(self.hold, self.gates)
 
     def matches(self, kind: KeyKind, attributes: Attributes) -> bool:
         """Whether this rule is about a gated key. Instance records concern only rules that hold them."""
@@ -118,17 +122,16 @@ class Requirements:
     """What one gated key needs, by all the rules that match it."""
 
     hold: Hold
-    timeouts_seconds: Mapping[str, float]
+    gates: Mapping[str, GatePolicy]
 
     def joined(self, other: "Requirements | None") -> "Requirements":
-        """The union of both: every gate, the longest timeout of each, the stronger hold."""
+        """The union of both: every gate, as both ask it of their common ones, and the stronger hold."""
         if other is None:
             return self
-        names = (*self.timeouts_seconds, *other.timeouts_seconds)
-        longest = {
-            name: max(self.timeouts_seconds.get(name, 0.0), other.timeouts_seconds.get(name, 0.0)) for name in names
-        }
-        return Requirements(self.hold.stronger(other.hold), longest)
+        gates = {**other.gates, **self.gates}
+        for name in self.gates.keys() & other.gates.keys():
+            gates[name] = self.gates[name].joined(other.gates[name])
+        return Requirements(self.hold.stronger(other.hold), gates)
 
 
 class Policy(_Strict):
@@ -182,5 +185,10 @@ class Policy(_Strict):
 
 def gates_for_everything(timeouts_seconds: Mapping[str, float]) -> Policy:
     """The policy of one rule that matches every instance, as `--gate NAME=TIMEOUT` gives it."""
-    gates = {name: GatePolicy(timeout_seconds=seconds) for name, seconds in timeouts_seconds.items()}
+    gates = gates_of(timeouts_seconds)
     return Policy(rules=(Rule(gates=gates),) if gates else ())
+
+
+def gates_of(timeouts_seconds: Mapping[str, float]) -> Mapping[str, GatePolicy]:
+    """Gates of which only the timeouts are given, by name."""
+    return {name: GatePolicy(timeout_seconds=seconds) for name, seconds in timeouts_seconds.items()}

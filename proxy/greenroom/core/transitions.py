@@ -18,7 +18,7 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Literal
 
-from greenroom.core.policy import Hold, Requirements
+from greenroom.core.policy import GatePolicy, Hold, Requirements
 from greenroom.core.record import (
     ALREADY_PUBLIC,
     Gate,
@@ -129,7 +129,7 @@ class Outcome(StrEnum):
 def opened(entry: GatedEntry, needs: Requirements, now: datetime, public: tuple[GatedEntry, ...] = ()) -> Record:
     """The record of an instance that registers its first gated key; `public`: those that it has outside already."""
     line = Transition(time=now, actor=ITSELF, event="opened", to_state=State.HELD, reason=entry.key)
-    gates = {name: _first_attempt(seconds, now) for name, seconds in needs.timeouts_seconds.items()}
+    gates = {name: _first_attempt(gate, now) for name, gate in needs.gates.items()}
     return Record(
         state=State.HELD, hold=needs.hold, cards=(*public, entry), gates=gates, first_held=now, transitions=(line,)
     )
@@ -139,10 +139,10 @@ def opened_as_public(entries: tuple[GatedEntry, ...], needs: Requirements, now: 
     """The record of an instance that served before it was first seen: its gates count as overridden."""
     line = Transition(time=now, actor=ITSELF, event="opened", to_state=State.RELEASED, reason=ALREADY_PUBLIC)
     gates = {
-        name: _first_attempt(seconds, now).model_copy(
+        name: _first_attempt(gate, now).model_copy(
             update={"state": GateState.OVERRIDDEN, "decided": now, "reporter": ITSELF, "reason": ALREADY_PUBLIC}
         )
-        for name, seconds in needs.timeouts_seconds.items()
+        for name, gate in needs.gates.items()
     }
     return Record(
         state=State.RELEASED,
@@ -313,8 +313,8 @@ def _checked_anew(record: Record, entry: GatedEntry, needs: Requirements | None,
         return kept
     checked = entry.kind is KeyKind.CARD
     gates = {name: _again(gate, now) if checked else gate for name, gate in record.gates.items()}
-    for name, seconds in (needs.timeouts_seconds if needs else {}).items():
-        gates.setdefault(name, _first_attempt(seconds, now))
+    for name, gate in (needs.gates if needs else {}).items():
+        gates.setdefault(name, _first_attempt(gate, now))
     if gates == record.gates and not checked:
         return kept
     anew = kept.model_copy(update={"gates": gates, "generation": record.generation + checked})
@@ -333,11 +333,20 @@ def _hold_with(record: Record, needs: Requirements | None) -> Hold:
     return record.hold.stronger(needs.hold)
 
 
-def _first_attempt(timeout_seconds: float, now: datetime) -> Gate:
-    return Gate(timeout_seconds=timeout_seconds, started=now, deadline=now + timedelta(seconds=timeout_seconds))
+def _first_attempt(asked: GatePolicy, now: datetime) -> Gate:
+    deadline = now + timedelta(seconds=asked.timeout_seconds)
+    return Gate(timeout_seconds=asked.timeout_seconds, started=now, deadline=deadline)
 
 
 def _next_attempt(gate: Gate, now: datetime) -> Gate:
     """A fresh attempt. What a newer proxy keeps with the gate stays with it."""
-    fresh = _first_attempt(gate.timeout_seconds, now).model_dump(exclude={"attempt"})
-    return gate.model_copy(update={**fresh, "attempt": gate.attempt + 1})
+    again: dict[str, object] = {
+        "state": GateState.PENDING,
+        "attempt": gate.attempt + 1,
+        "started": now,
+        "deadline": now + timedelta(seconds=gate.timeout_seconds),
+        "decided": None,
+        "reason": "",
+        "reporter": "",
+    }
+    return gate.model_copy(update=again)

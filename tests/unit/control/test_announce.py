@@ -13,7 +13,7 @@ from greenroom.control.metrics import Metrics
 from greenroom.control.requests import VerdictReport
 from greenroom.core import rollout_holds
 from greenroom.core.keyspace import InstanceId, rollout_hold_key
-from greenroom.core.policy import Hold, Requirements
+from greenroom.core.policy import Hold, Requirements, gates_of
 from greenroom.core.rollout_holds import RolloutHold
 from greenroom.core.templates import GatedKeys
 from greenroom.core.transitions import Outcome, opened_as_public, released, with_verdict, withdrawn
@@ -154,7 +154,7 @@ async def test_what_others_do_costs_nothing_while_a_whole_fleet_waits(monkeypatc
 
 
 async def test_an_instance_that_served_before_is_told_as_adopted() -> None:
-    record = opened_as_public((entry(ONE),), Requirements(Hold.CARD, {"smoke": 1.0}), now())
+    record = opened_as_public((entry(ONE),), Requirements(Hold.CARD, gates_of({"smoke": 1.0})), now())
     announcer, log, _ = announcer_of(await follower_with_address([record_kv(ONE, record)]))
     async with running(announcer):
         announcer.opened(ONE)

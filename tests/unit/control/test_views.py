@@ -6,7 +6,7 @@ import pytest
 
 from greenroom.control import views
 from greenroom.core.keyspace import Key
-from greenroom.core.policy import Hold, Requirements
+from greenroom.core.policy import Hold, Requirements, gates_of
 from greenroom.core.record import GateState, State
 from greenroom.core.rollout_holds import RolloutHold
 from greenroom.core.selectors import Selector
@@ -63,7 +63,7 @@ def test_the_reason_is_what_led_to_the_state() -> None:
 
 
 def test_a_live_fleets_instance_says_that_it_was_public() -> None:
-    record = opened_as_public((entry(ONE),), Requirements(Hold.CARD, {"smoke": 1.0}), now())
+    record = opened_as_public((entry(ONE),), Requirements(Hold.CARD, gates_of({"smoke": 1.0})), now())
     assert message(record).reason == "AlreadyPublic"
     assert not message(record).HasField("first_held_time")
 

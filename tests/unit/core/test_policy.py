@@ -13,6 +13,7 @@ from greenroom.core.policy import (
     Requirements,
     check_gate_name,
     gates_for_everything,
+    gates_of,
 )
 from greenroom.core.templates import DYNAMO_INSTANCES, GatedKey, KeyKind
 
@@ -109,7 +110,7 @@ def test_matching_rules_add_up() -> None:
         rule(selector={"model": "Q*"}, gates={"smoke": {"timeout_seconds": 30}, "accuracy": {"timeout_seconds": 9}}),
         rule(selector={"model": "Llama"}, gates={"never": {"timeout_seconds": 1}}),
     ).requirements(card(), CARD_ATTRIBUTES)
-    assert found == Requirements(Hold.CARD, {"smoke": 60, "latency": 5, "accuracy": 9})
+    assert found == Requirements(Hold.CARD, gates_of({"smoke": 60, "latency": 5, "accuracy": 9}))
 
 
 def test_an_instance_record_concerns_only_rules_that_hold_it() -> None:
@@ -117,7 +118,7 @@ def test_an_instance_record_concerns_only_rules_that_hold_it() -> None:
     both = policy(rule(hold="card+instance", selector={"component": "backend"}))
     assert cards_only.requirements(instance_record(), CARD_ATTRIBUTES) is None
     found = both.requirements(instance_record(), CARD_ATTRIBUTES)
-    assert found == Requirements(Hold.CARD_AND_INSTANCE, {"smoke": 900})
+    assert found == Requirements(Hold.CARD_AND_INSTANCE, gates_of({"smoke": 900}))
 
 
 def test_an_unreadable_model_matches_every_rule() -> None:
@@ -162,7 +163,7 @@ def test_addresses_are_read_from_dynamos_records_without_own_ones() -> None:
 
 def test_gates_from_the_command_line_match_every_instance() -> None:
     found = gates_for_everything({"smoke": 900.0, "latency": 600.0}).requirements(card(), CARD_ATTRIBUTES)
-    assert found == Requirements(Hold.CARD, {"smoke": 900, "latency": 600})
+    assert found == Requirements(Hold.CARD, gates_of({"smoke": 900, "latency": 600}))
 
 
 def test_no_gates_from_the_command_line_are_no_rule() -> None:
