@@ -13,6 +13,11 @@ DEADLINE_GRACE_SECONDS = 60.0
 """Reporters may have been waiting for this proxy, or for etcd, to come back: their verdicts get so long to arrive."""
 
 
+REJECTED_BY_PERSON = "RejectedByPerson"
+WITHDRAWN_BY_PERSON = "WithdrawnByPerson"
+"""What a condition's reason says of an instance that waits for a person, and not for its gates alone."""
+
+
 class ConditionType(StrEnum):
     """The questions whose answers say why an instance is not released."""
 
@@ -114,20 +119,29 @@ def conditions(
 def _gates_passed(record: Record, live_cards: int, outside: Sequence[Key]) -> Condition:
     kind = ConditionType.GATES_PASSED
     missing = {name: gate for name, gate in record.gates.items() if not gate.state.is_through}
+    if (by_person := _kept_out(record)) is not None:
+        reason, said = by_person
+        failed = (_waits_for(name, gate) for name, gate in missing.items() if _failed(gate))
+        return Condition(kind, False, reason, "; ".join((f"{said}; a retry or override ends that", *failed)))
     if missing:
         reason = "GateFailed" if any(_failed(gate) for gate in missing.values()) else "GatesOpen"
         return Condition(kind, False, reason, "; ".join(_waits_for(name, gate) for name, gate in missing.items()))
     if not record.gates and record.state is not State.RELEASED:
         return Condition(kind, False, "NoGates", "the record names no gate, so nothing says that it was checked")
-    if record.state is State.WITHDRAWN and record.withdrawn_by:
-        return Condition(
-            kind, False, "WithdrawnByPerson", f"{record.withdrawn_by} withdrew it; a retry or override ends that"
-        )
     if record.state is not State.RELEASED and not live_cards:
         return Condition(kind, False, "NoCard", _no_card(outside))
     decided = [gate.decided for gate in record.gates.values() if gate.decided]
     message = record.reason or "every gate passed or was overridden"
     return Condition(kind, True, "AllPassed", message, max(decided, default=None))
+
+
+def _kept_out(record: Record) -> tuple[str, str] | None:
+    """The word and the sentence about the person who keeps it out, whatever its gates say; None where nobody does."""
+    if record.rejected_by:
+        return REJECTED_BY_PERSON, f"{record.rejected_by} rejected it"
+    if record.state is State.WITHDRAWN and record.withdrawn_by:
+        return WITHDRAWN_BY_PERSON, f"{record.withdrawn_by} withdrew it"
+    return None
 
 
 def _no_card(outside: Sequence[Key]) -> str:

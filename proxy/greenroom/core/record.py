@@ -137,6 +137,7 @@ class Record(Stored):
     first_held: Moment | None = None
     released: Moment | None = None
     withdrawn_by: str = ""
+    rejected_by: str = ""
     transitions: tuple[Transition, ...] = ()
 
     def entry(self, key: bytes) -> GatedEntry | None:

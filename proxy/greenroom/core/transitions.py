@@ -4,6 +4,7 @@ The rules:
 
 * Nobody sets an instance's state: it follows from its gates. One failed gate is enough for REJECTED, and it takes a
   retry of each failed one to come back to HELD. Where the table says SETTLE, the gates are asked.
+* What a person kept out, by a rejection or a withdrawal, no gate brings back: only a person's retry or override does.
 * A reporter looked at the cards of one moment. When a card comes or changes, whatever passed must be checked again, so
   each gate that has not failed gets another attempt. Their numbers only rise, until the lease ends with the record.
 * The first `passed` or `failed` decides an attempt. `inconclusive` and `error` are noted, and decide nothing.
@@ -48,8 +49,10 @@ class Event(StrEnum):
     RELEASE = "release"
     OVERRIDE = "override"
     RETRY = "retry"
+    REJECT = "reject"
     WITHDRAW = "withdraw"
     DROP = "drop"
+    REVOKE_LEASE = "revoke lease"
 
 
 Refused = Literal["refused"]
@@ -68,8 +71,10 @@ TABLE: Mapping[tuple[State, Event], State | Refused | Settle] = {
     (_H, Event.RELEASE): _L,
     (_H, Event.OVERRIDE): SETTLE,
     (_H, Event.RETRY): SETTLE,
+    (_H, Event.REJECT): _J,
     (_H, Event.WITHDRAW): REFUSED,
     (_H, Event.DROP): _H,
+    (_H, Event.REVOKE_LEASE): _H,
     (_L, Event.CARD_ADDED): _L,
     (_L, Event.CARD_CHANGED): _L,
     (_L, Event.GATE_PASSED): REFUSED,
@@ -79,8 +84,10 @@ TABLE: Mapping[tuple[State, Event], State | Refused | Settle] = {
     (_L, Event.RELEASE): REFUSED,
     (_L, Event.OVERRIDE): REFUSED,
     (_L, Event.RETRY): REFUSED,
+    (_L, Event.REJECT): REFUSED,
     (_L, Event.WITHDRAW): _W,
     (_L, Event.DROP): REFUSED,
+    (_L, Event.REVOKE_LEASE): _L,
     (_J, Event.CARD_ADDED): _J,
     (_J, Event.CARD_CHANGED): _J,
     (_J, Event.GATE_PASSED): SETTLE,
@@ -90,8 +97,10 @@ TABLE: Mapping[tuple[State, Event], State | Refused | Settle] = {
     (_J, Event.RELEASE): REFUSED,
     (_J, Event.OVERRIDE): SETTLE,
     (_J, Event.RETRY): SETTLE,
+    (_J, Event.REJECT): _J,
     (_J, Event.WITHDRAW): REFUSED,
     (_J, Event.DROP): _J,
+    (_J, Event.REVOKE_LEASE): _J,
     (_W, Event.CARD_ADDED): _W,
     (_W, Event.CARD_CHANGED): _W,
     (_W, Event.GATE_PASSED): _W,
@@ -101,8 +110,10 @@ TABLE: Mapping[tuple[State, Event], State | Refused | Settle] = {
     (_W, Event.RELEASE): _L,
     (_W, Event.OVERRIDE): SETTLE,
     (_W, Event.RETRY): _W,
+    (_W, Event.REJECT): _J,
     (_W, Event.WITHDRAW): REFUSED,
     (_W, Event.DROP): _W,
+    (_W, Event.REVOKE_LEASE): _W,
 }
 
 
@@ -232,19 +243,28 @@ def overridden(record: Record, actor: str, reason: str, now: datetime) -> Record
     gates = {
         name: gate if gate.state.is_through else gate.model_copy(update=words) for name, gate in record.gates.items()
     }
-    settled = record.model_copy(update={"gates": gates, "withdrawn_by": ""})
+    settled = record.model_copy(update={"gates": gates, "withdrawn_by": "", "rejected_by": ""})
     return _moved(settled, goal, now, actor, "override", reason)
 
 
 def retried(record: Record, gate_names: tuple[str, ...], actor: str, reason: str, now: datetime) -> Record:
     """A new attempt of the named gates, or with none named of every gate that is not through."""
     goal = _goal(record, Event.RETRY)
-    names = gate_names or tuple(name for name, gate in record.gates.items() if not gate.state.is_through)
+    asked = gate_names or tuple(name for name, gate in record.gates.items() if not gate.state.is_through)
+    names = tuple(dict.fromkeys((*asked, *_overslept(record, now))))
     gates = dict(record.gates)
     for name in names:
         gates[name] = _next_attempt(gate_of(record, name), now)
-    again = record.model_copy(update={"gates": gates, "withdrawn_by": ""})
+    again = record.model_copy(update={"gates": gates, "withdrawn_by": "", "rejected_by": ""})
     return _moved(again, goal, now, actor, " ".join(("retry", *names)), reason)
+
+
+def rejected(record: Record, actor: str, reason: str, now: datetime) -> Record:
+    """Kept out by a person, whatever its gates say. Of one that was withdrawn, too: then it stays taken back."""
+    goal = _goal(record, Event.REJECT)
+    taken_back = record.withdrawn_by or (actor if record.state is State.WITHDRAWN else "")
+    kept_out = record.model_copy(update={"rejected_by": actor, "withdrawn_by": taken_back})
+    return _moved(kept_out, goal, now, actor, Event.REJECT, reason)
 
 
 def withdrawn(record: Record, actor: str, reason: str, now: datetime, *, by_person: bool) -> Record:
@@ -257,11 +277,17 @@ def withdrawn(record: Record, actor: str, reason: str, now: datetime, *, by_pers
     return taken.with_transition(now, actor, "withdraw", goal, reason)
 
 
-def dropped(record: Record, actor: str, reason: str, now: datetime) -> Record:
-    """The record without its held cards; attempts stay where they are."""
+def dropped(record: Record, actor: str, reason: str, now: datetime, public: tuple[GatedEntry, ...] = ()) -> Record:
+    """The record without its held cards, and with those that are `public` all the same; attempts stay as they are."""
     goal = _goal(record, Event.DROP)
     assert isinstance(goal, State)
-    return record.model_copy(update={"cards": ()}).with_transition(now, actor, "drop", goal, reason)
+    return record.model_copy(update={"cards": public}).with_transition(now, actor, "drop", goal, reason)
+
+
+def lease_revoked(record: Record, actor: str, reason: str, now: datetime) -> Record:
+    """The record as those who follow it see it last: who ended its lease, and why."""
+    goal = _goal(record, Event.REVOKE_LEASE)
+    return _moved(record, goal, now, actor, Event.REVOKE_LEASE, reason)
 
 
 def gate_of(record: Record, name: str) -> Gate:
@@ -285,9 +311,16 @@ def _moved(record: Record, goal: State | Settle, now: datetime, actor: str, even
 
 
 def _settled(record: Record) -> State:
-    """Where the gates put an instance that waits."""
+    """Where the gates put an instance that waits, unless a person keeps it out."""
     failed = any(gate.state is GateState.FAILED for gate in record.gates.values())
-    return State.REJECTED if failed else State.HELD
+    return State.REJECTED if failed or record.rejected_by else State.HELD
+
+
+def _overslept(record: Record, now: datetime) -> tuple[str, ...]:
+    """Gates whose time was up while the instance was rejected, when no deadline counts: it would count at once now."""
+    if record.state is not State.REJECTED:
+        return ()
+    return tuple(name for name, gate in record.gates.items() if gate.state.is_open and gate.deadline <= now)
 
 
 def _repeated(record: Record, name: str, gate: Gate, outcome: Outcome) -> Record:

@@ -10,11 +10,11 @@ from datetime import datetime
 from enum import StrEnum
 
 from greenroom.core.decide import Reject, Release, decide
-from greenroom.core.publication import record_txn, release_txn, withdrawal_txn
+from greenroom.core.publication import drop_txn, record_txn, release_txn, withdrawal_txn
 from greenroom.core.record import Record
 from greenroom.core.snapshot import Snapshot
-from greenroom.core.transitions import Outcome, deadline_passed, released, with_verdict, withdrawn
-from greenroom.errors import UnknownInstance
+from greenroom.core.transitions import Outcome, deadline_passed, dropped, released, with_verdict, withdrawn
+from greenroom.errors import UnknownInstance, WrongState
 from greenroom.pb.etcd import rpc_pb2
 
 
@@ -107,6 +107,33 @@ def edit(change: Callable[[Record, datetime], Record]) -> Planner:
 
     def plan(snapshot: Snapshot, now: datetime) -> Plan:
         return _stored_or_released(snapshot, change(_record(snapshot), now), now)
+
+    return plan
+
+
+def drop(actor: str, reason: str) -> Planner:
+    """Forgets what is held. Cards that are public though the instance is not released stay, in the record too."""
+
+    def plan(snapshot: Snapshot, now: datetime) -> Plan:
+        record = _record(snapshot)
+        if snapshot.lacks_cards():
+            return MoreKeys()
+        public = tuple(entry for entry in record.cards if entry.gated_key in snapshot.public)
+        after = dropped(record, actor, reason, now, public)
+        if not snapshot.shadows:
+            why = "what it registered is public" if public else "it has no card at the moment"
+            raise WrongState(f"drop is refused: nothing of the instance is held, {why}", state=record.state)
+        return Planned(drop_txn(snapshot, after), after, Effect.STORED)
+
+    return plan
+
+
+def note(change: Callable[[Record, datetime], Record]) -> Planner:
+    """A change of the record that nothing follows from, not even where the instance is ready."""
+
+    def plan(snapshot: Snapshot, now: datetime) -> Plan:
+        after = change(_record(snapshot), now)
+        return Planned(record_txn(snapshot, after), after, Effect.STORED)
 
     return plan
 

@@ -26,6 +26,7 @@ from greenroom.core.transitions import (
     Outcome,
     opened_as_public,
     overridden,
+    rejected,
     released,
     retried,
     with_verdict,
@@ -49,6 +50,9 @@ REJECTED = verdict(HELD, "smoke", Outcome.FAILED, "model not found")
 RELEASED = released(PASSED, NOW)
 WITHDRAWN = withdrawn(RELEASED, "alice", "bad", NOW, by_person=False)
 BY_PERSON = withdrawn(RELEASED, "alice", "bad", NOW, by_person=True)
+
+
+REJECTED_BY_PERSON = rejected(HELD, "alice", "looks wrong", NOW)
 
 
 def all_passed(record: Record) -> Record:
@@ -80,6 +84,8 @@ def all_passed(record: Record) -> Record:
         (retried(all_passed(BY_PERSON), (), "bob", "", NOW), 1, (), NOW, Release()),
         (overridden(BY_PERSON, "bob", "known", NOW), 1, (), NOW, Release()),
         (overridden(REJECTED, "bob", "known", NOW), 1, (FREEZE,), NOW, Wait()),
+        (all_passed(REJECTED_BY_PERSON), 1, (), DEADLINE, Wait()),
+        (retried(all_passed(REJECTED_BY_PERSON), (), "bob", "", NOW), 1, (), NOW, Release()),
         (opened_as_public((entry(K),), needs(), NOW), 1, (), NOW, Wait()),
         (held_record(K, gates=("smoke",), hold=Hold.HEALTH), 1, (), NOW, Wait(DEADLINE)),
     ],
@@ -87,7 +93,8 @@ def all_passed(record: Record) -> Record:
         "held", "half passed", "passed", "passed long ago", "no card", "on hold", "on hold past the deadline",
         "another's hold", "deadline", "deadline of the other", "deadline without a card", "deadline on hold",
         "just before", "error at the deadline", "rejected", "released", "withdrawn, deadline", "withdrawn, passed",
-        "withdrawn by a person, passed", "and retried", "and overridden", "overridden on hold", "served already",
+        "withdrawn by a person, passed", "and retried", "and overridden", "overridden on hold",
+        "rejected by a person, passed", "and that retried", "served already",
         "health",
     ],
 )  # fmt: skip
@@ -166,11 +173,18 @@ OPEN = "until 2026-03-01 12:15:00 UTC (attempt 1)"
         (PASSED, 0, False, "NoCard", "no card is registered at the moment"),
         (RELEASED, 0, True, "AllPassed", "every gate passed or was overridden"),
         (all_passed(BY_PERSON), 1, False, "WithdrawnByPerson", "alice withdrew it; a retry or override ends that"),
+        (BY_PERSON, 1, False, "WithdrawnByPerson", "alice withdrew it; a retry or override ends that"),
+        (REJECTED_BY_PERSON, 1, False, "RejectedByPerson", "alice rejected it; a retry or override ends that"),
+        (
+            rejected(REJECTED, "alice", "", NOW), 1, False, "RejectedByPerson",
+            "alice rejected it; a retry or override ends that; smoke failed: model not found",
+        ),
         (opened_as_public((entry(K),), needs(), NOW), 1, True, "AllPassed", ALREADY_PUBLIC),
     ],
     ids=[
         "open", "half", "last error", "failed", "failed without a reason", "passed", "no card", "released",
-        "by a person", "served already",
+        "withdrawn by a person, passed", "withdrawn by a person", "rejected by a person", "and by a gate",
+        "served already",
     ],
 )  # fmt: skip
 def test_why_gates_keep_it_back(record: Record, live_cards: int, status: bool, reason: str, message: str) -> None:

@@ -69,6 +69,7 @@ def test_the_stored_form_is_this() -> None:
         "first_held": "2026-03-01T12:00:00.000+00:00",
         "released": None,
         "withdrawn_by": "",
+        "rejected_by": "",
         "transitions": [
             {
                 "time": "2026-03-01T12:00:00.000+00:00",
@@ -118,6 +119,7 @@ RECORDS = st.builds(
     first_held=st.none() | MOMENTS,
     released=st.none() | MOMENTS,
     withdrawn_by=TEXTS,
+    rejected_by=TEXTS,
 )
 
 

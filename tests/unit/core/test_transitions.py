@@ -33,9 +33,11 @@ from greenroom.core.transitions import (
     deadline_passed,
     dropped,
     gate_of,
+    lease_revoked,
     opened,
     opened_as_public,
     overridden,
+    rejected,
     released,
     retried,
     with_verdict,
@@ -77,8 +79,10 @@ FIRE: dict[Event, Callable[[Record], Record]] = {
     Event.RELEASE: lambda record: released(record, LATER),
     Event.OVERRIDE: lambda record: overridden(record, "alice", "it is known", LATER),
     Event.RETRY: lambda record: retried(record, (), "alice", "again", LATER),
+    Event.REJECT: lambda record: rejected(record, "alice", "looks wrong", LATER),
     Event.WITHDRAW: withdraw,
     Event.DROP: lambda record: dropped(record, "alice", "out", LATER),
+    Event.REVOKE_LEASE: lambda record: lease_revoked(record, "alice", "start anew", LATER),
 }
 PAIRS = [(state, event) for state in State for event in Event]
 OPEN = {"state": GateState.PENDING}
@@ -394,6 +398,55 @@ def test_a_withdrawn_instance_whose_gate_fails_is_rejected_and_still_withdrawn_b
     assert (record.state, record.withdrawn_by) == (State.REJECTED, "alice")
 
 
+@pytest.mark.parametrize("before", [HELD, PASSED, REJECTED, WITHDRAWN], ids=["held", "passed", "rejected", "withdrawn"])
+def test_what_a_person_rejected_stays_so_whatever_its_gates_say(before: Record) -> None:
+    record = FIRE[Event.REJECT](before)
+    assert (record.state, record.rejected_by) == (State.REJECTED, "alice")
+    assert (record.transitions[-1].actor, record.transitions[-1].reason) == ("alice", "looks wrong")
+    for name, gate in record.gates.items():
+        if gate.state.is_open:
+            record = verdict(record, name, Outcome.PASSED)
+    record = card_added(record, entry(LORA), None, LATER)
+    assert (record.state, record.rejected_by) == (State.REJECTED, "alice")
+
+
+@pytest.mark.parametrize("event", [Event.RETRY, Event.OVERRIDE])
+def test_only_a_persons_retry_or_override_ends_a_persons_rejection(event: Event) -> None:
+    record = FIRE[event](FIRE[Event.REJECT](PASSED))
+    assert (record.state, record.rejected_by) == (State.HELD, "")
+    assert is_ready(record, live_cards=1)
+
+
+def test_a_rejection_of_what_was_withdrawn_keeps_it_taken_back() -> None:
+    """A withdrawal by itself ends when the gates pass; a person who rejects it then means that it stays out."""
+    record = FIRE[Event.REJECT](WITHDRAWN)
+    assert (record.withdrawn_by, record.is_taken_back) == ("alice", True)
+    by_bob = withdraw(RELEASED, by_person=True).model_copy(update={"withdrawn_by": "bob"})
+    assert FIRE[Event.REJECT](by_bob).withdrawn_by == "bob"
+    assert not FIRE[Event.REJECT](HELD).is_taken_back
+
+
+def test_a_retry_gives_time_to_gates_whose_deadline_passed_while_nobody_asked_for_them() -> None:
+    """Deadlines do not count while it is rejected. They would the moment after, and reject it again."""
+    late = HELD.gates["chat"].deadline
+    again = retried(REJECTED, ("smoke",), "alice", "why", late)
+    assert text(again) == "HELD card g1 [K] smoke:PENDING#2 chat:PENDING#2"
+    assert again.transitions[-1].event == "retry smoke chat"
+    assert text(retried(HELD, ("smoke",), "alice", "why", late)) == "HELD card g1 [K] smoke:PENDING#2 chat:PENDING#1"
+
+
+def test_the_end_of_a_lease_is_told_and_changes_nothing_else() -> None:
+    told = FIRE[Event.REVOKE_LEASE](RELEASED)
+    assert told == RELEASED.model_copy(update={"transitions": told.transitions})
+    line = told.transitions[-1]
+    assert (line.actor, line.event, line.reason) == ("alice", "revoke lease", "start anew")
+
+
+def test_a_drop_leaves_what_is_public_in_the_record() -> None:
+    record = dropped(held_record(K, LORA), "alice", "out", LATER, (entry(K),))
+    assert record.cards == (entry(K),)
+
+
 def test_a_drop_keeps_the_attempts_so_that_a_late_verdict_stays_stale() -> None:
     record = card_added(dropped(PASSED, "alice", "out", LATER), entry(K), None, LATER)
     assert text(record) == "HELD card g2 [K] smoke:PENDING#2 chat:PENDING#2"
@@ -441,7 +494,7 @@ def steps() -> st.SearchStrategy[Step]:
         st.builds(lambda gate: lambda record: deadline_passed(record, gate, LATER), gates),
         st.builds(lambda chosen: lambda record: retried(record, chosen, "alice", "why", LATER), names),
         st.builds(lambda person: lambda record: withdraw(record, by_person=person), st.booleans()),
-        st.sampled_from([_release_if_ready, FIRE[Event.OVERRIDE], FIRE[Event.DROP]]),
+        st.sampled_from([_release_if_ready, *(FIRE[event] for event in (Event.OVERRIDE, Event.REJECT, Event.DROP))]),
     )
 
 
@@ -474,6 +527,9 @@ def _check_step(before: Record, after: Record) -> None:
         if gate.state is GateState.FAILED and later.state is not GateState.FAILED:
             last = after.transitions[-1].event
             assert last.startswith("retry") or last in ("override", "withdraw"), "FAILED stays until a person retries"
+    if before.rejected_by and not after.rejected_by:
+        last = after.transitions[-1].event
+        assert last.startswith("retry") or last == "override", "only a person ends a person's rejection"
     assert after.generation >= before.generation
     if after.state is State.RELEASED and before.state is not State.RELEASED:
         assert all(gate.state.is_through for gate in before.gates.values()), "never early"
@@ -482,7 +538,8 @@ def _check_step(before: Record, after: Record) -> None:
 def _check(record: Record) -> None:
     failed = any(gate.state is GateState.FAILED for gate in record.gates.values())
     through = all(gate.state.is_through for gate in record.gates.values())
-    assert failed == (record.state is State.REJECTED), "a failed gate and REJECTED are the same"
+    is_rejected = failed or bool(record.rejected_by)
+    assert is_rejected == (record.state is State.REJECTED), "REJECTED: a gate failed, or a person said so"
     assert through or record.state is not State.RELEASED, "what is released has passed"
     assert not record.withdrawn_by or record.state in (State.WITHDRAWN, State.REJECTED)
     assert len({card.key for card in record.cards}) == len(record.cards), "a key is listed once"

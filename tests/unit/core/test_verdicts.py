@@ -11,8 +11,28 @@ from greenroom.core.record import Record
 from greenroom.core.rollout_holds import RolloutHold
 from greenroom.core.selectors import Selector
 from greenroom.core.snapshot import Snapshot
-from greenroom.core.transitions import Outcome, overridden, released, retried, with_verdict, withdrawn
-from greenroom.core.verdicts import MoreKeys, Plan, Planned, Unchanged, edit, reconcile, verdict, withdrawal
+from greenroom.core.transitions import (
+    Outcome,
+    lease_revoked,
+    overridden,
+    rejected,
+    released,
+    retried,
+    with_verdict,
+    withdrawn,
+)
+from greenroom.core.verdicts import (
+    MoreKeys,
+    Plan,
+    Planned,
+    Unchanged,
+    drop,
+    edit,
+    note,
+    reconcile,
+    verdict,
+    withdrawal,
+)
 from greenroom.errors import StaleAttempt, UnknownInstance, VerdictAlreadyGiven, WrongState
 from tests.support.instances import INSTANCE, LORA, NAMES, NOW, TEXT, K, held_record, snapshot
 from tests.support.txn_text import record_text
@@ -137,10 +157,12 @@ ANY: list[Callable[[Snapshot, datetime], Plan]] = [
     reconcile(None),
     withdrawal("alice", "bad", by_person=True),
     edit(lambda record, now: retried(record, (), "alice", "", now)),
+    drop("alice", "out"),
+    note(lambda record, now: lease_revoked(record, "alice", "", now)),
 ]
 
 
-@pytest.mark.parametrize("planner", ANY, ids=["verdict", "reconcile", "withdrawal", "edit"])
+@pytest.mark.parametrize("planner", ANY, ids=["verdict", "reconcile", "withdrawal", "edit", "drop", "note"])
 def test_an_instance_that_is_not_there(planner: Callable[[Snapshot, datetime], Plan]) -> None:
     with pytest.raises(UnknownInstance, match=INSTANCE) as refused:
         planner(snapshot(), LATER)
@@ -239,3 +261,45 @@ def test_row_9_a_retry() -> None:
     plan = edit(lambda record, now: retried(record, (), "alice", "", now))
     seen = snapshot(after(HELD, Outcome.FAILED), shadows=(K,))
     assert told(plan(seen, LATER)) == ("stored", ALONE, "HELD card g1 [K] smoke:PENDING#2")
+
+
+def test_row_9_a_rejection_by_a_person_of_what_is_ready_is_stored_alone() -> None:
+    plan = edit(lambda record, now: rejected(record, "alice", "", now))
+    seen = snapshot(after(HELD, Outcome.PASSED), shadows=(K,))
+    assert told(plan(seen, LATER)) == ("rejected", ALONE, "REJECTED card g1 [K] smoke:PASSED#1")
+
+
+def test_row_16_a_drop_forgets_what_is_held() -> None:
+    assert drop("alice", "out")(snapshot(HELD, shadows=(K,), asked=()), LATER) == MoreKeys()
+    assert told(drop("alice", "out")(snapshot(HELD, shadows=(K,)), LATER)) == (
+        "stored",
+        "mod(R)=7 || del S*; put R keep",
+        "HELD card g1 [] smoke:PENDING#1",
+    )
+
+
+def test_row_16_a_drop_keeps_in_the_record_what_is_public() -> None:
+    """A later withdrawal takes back what the record names, and must not miss any of it."""
+    record = held_record(K, LORA, hold=Hold.HEALTH)
+    _, txn, left = told(drop("alice", "out")(snapshot(record, shadows={LORA: 22}, public=(K,)), LATER))
+    assert (txn, left) == ("mod(R)=7 || del S*; put R keep", "HELD health g1 [K] smoke:PENDING#1")
+
+
+@pytest.mark.parametrize(
+    ("seen", "why"),
+    [
+        (snapshot(held_record(K, hold=Hold.HEALTH), public=(K,)), "what it registered is public"),
+        (snapshot(HELD), "it has no card at the moment"),
+        (snapshot(released(after(HELD, Outcome.PASSED), NOW), public=(K,)), "the instance is RELEASED"),
+    ],
+    ids=["health", "no card", "released"],
+)
+def test_a_drop_where_nothing_is_held_is_refused(seen: Snapshot, why: str) -> None:
+    with pytest.raises(WrongState, match=why):
+        drop("alice", "out")(seen, LATER)
+
+
+def test_a_note_releases_nothing_though_it_is_ready() -> None:
+    plan = note(lambda record, now: lease_revoked(record, "alice", "", now))
+    seen = snapshot(after(HELD, Outcome.PASSED), shadows=(K,))
+    assert told(plan(seen, LATER)) == ("stored", ALONE, "HELD card g1 [K] smoke:PASSED#1")
