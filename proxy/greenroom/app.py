@@ -216,7 +216,10 @@ class _Start:
     async def _control(
         self, upstream: Upstream, follower: Follower, announcer: Announcer, metrics: Metrics, readiness: Readiness
     ) -> None:
-        service = ControlService(upstream, follower, clock=_now, log=self.log, announcer=announcer, metrics=metrics)
+        may = self.settings.allow_revoke_lease
+        service = ControlService(
+            upstream, follower, clock=_now, log=self.log, announcer=announcer, metrics=metrics, may_revoke_leases=may
+        )
         place = self.places.control
         control = ControlServer(service, follower, host=place.host, port=place.port, log=self.log)
         await control.start()

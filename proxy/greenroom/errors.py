@@ -118,6 +118,20 @@ class WrongState(GreenroomError):
     reason = "WRONG_STATE"
 
 
+class RevokeLeaseOff(GreenroomError):
+    """This proxy was not started with the option that lets people end workers' leases."""
+
+    code = grpc.StatusCode.PERMISSION_DENIED
+    reason = "REVOKE_LEASE_OFF"
+
+
+class NoSpaceToWithdraw(GreenroomError):
+    """etcd takes no write, and a withdrawal that only deleted would lose the worker's cards."""
+
+    code = grpc.StatusCode.RESOURCE_EXHAUSTED
+    reason = "NO_SPACE"
+
+
 class NotReady(GreenroomError):
     """The proxy's own view of etcd is not there yet, or etcd does not answer."""
 

@@ -110,6 +110,7 @@ class Settings(BaseSettings):
     data_dir: Path | None = None
     insecure_control: bool = False
     allow_ungated: bool = False
+    allow_revoke_lease: bool = False
     advertise_client_url: Annotated[str | None, BeforeValidator(_advertised)] = None
     log_level: LogLevel = LogLevel.INFO
     log_format: LogFormat = LogFormat.CONSOLE

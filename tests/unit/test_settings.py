@@ -34,6 +34,7 @@ def test_what_is_not_said_is_loopback_and_quiet() -> None:
         "127.0.0.1:2391",
     ]
     assert not any((settings.embedded_etcd, settings.insecure_control, settings.allow_ungated))
+    assert not settings.allow_revoke_lease
     assert (settings.log_level, settings.log_format) == (LogLevel.INFO, LogFormat.CONSOLE)
 
 

@@ -63,6 +63,9 @@ def serve(
     allow_ungated: Annotated[
         Flag, typer.Option("--allow-ungated", help="Serve although no rule holds anything.")
     ] = None,
+    allow_revoke_lease: Annotated[
+        Flag, typer.Option("--allow-revoke-lease", help="Let people end a worker's lease: `greenroom revoke-lease`.")
+    ] = None,
     log_level: Annotated[
         Text, typer.Option("--log-level", metavar="LEVEL", help="debug, info, warning or error. (default: info)")
     ] = None,

@@ -12,6 +12,7 @@ from typing import Any
 
 from greenroom.control.metrics import Metrics
 from greenroom.control.requests import VerdictReport
+from greenroom.core.decisions import DecisionKind, PersonsDecision
 from greenroom.core.keyspace import InstanceId
 from greenroom.core.record import GatedEntry, Record, State
 from greenroom.core.rollout_holds import RolloutHold, matching
@@ -71,9 +72,24 @@ class Announcer:
             outcome=said.outcome.value,
             reason=said.reason,
             reporter=said.reporter,
-            leaves=_left(done.record, matching(self._mirror.rollout_holds, done.record)),
+            leaves=_left(done.record, self._holds_of(done.record)),
         )
         self.carried_out(done)
+
+    def decision_taken(self, said: PersonsDecision, left: Record, done: CarriedOut | None = None) -> None:
+        """A person's decision was carried out by this proxy: that, and what a Txn (`done`) did of it."""
+        self._metrics.decision_taken(said.kind)
+        self._log.info(
+            "decision.taken",
+            instance=said.instance,
+            kind=said.kind.value,
+            **({"gates": ", ".join(said.gates)} if said.gates else {}),
+            actor=said.actor,
+            reason=said.reason,
+            leaves="nothing" if said.kind is DecisionKind.REVOKE_LEASE else _left(left, self._holds_of(left)),
+        )
+        if done is not None:
+            self.carried_out(done)
 
     def carried_out(self, done: CarriedOut) -> None:
         """A Txn of this proxy changed an instance: called by whoever sent it."""
@@ -86,7 +102,9 @@ class Announcer:
                 self._log.info("instance.released", **_of(done.instance, done.record), revision=done.revision)
             case Effect.REJECTED:
                 line = done.record.transitions[-1]
-                why = {"gate": line.event, "reason": line.reason, "actor": line.actor}
+                why = {"reason": line.reason, "actor": line.actor}
+                if not done.record.rejected_by:
+                    why = {"gate": line.event, **why}
                 self._log.info("instance.rejected", **_of(done.instance, done.record), **why, revision=done.revision)
             case Effect.WITHDRAWN:
                 self._log.info("instance.withdrawn", **_of(done.instance, done.record), revision=done.revision)
@@ -102,6 +120,9 @@ class Announcer:
     def rollout_hold_lifted(self, hold: RolloutHold) -> None:
         """Releases go on."""
         self._log.info("rollout_hold.lifted", **_of_hold(hold))
+
+    def _holds_of(self, record: Record) -> Sequence[RolloutHold]:
+        return matching(self._mirror.rollout_holds, record)
 
     async def run(self) -> None:
         """Writes the lines that have to wait, until cancelled."""

@@ -45,6 +45,12 @@ def _methods(service: ControlService) -> tuple[tuple[str, Method, type[Message]]
         ("CreateRolloutHold", service.create_rollout_hold, control_pb2.CreateRolloutHoldRequest),
         ("ListRolloutHolds", service.list_rollout_holds, control_pb2.ListRolloutHoldsRequest),
         ("LiftRolloutHold", service.lift_rollout_hold, control_pb2.LiftRolloutHoldRequest),
+        ("ReleaseInstance", service.decisions.release, control_pb2.ReleaseInstanceRequest),
+        ("RejectInstance", service.decisions.reject, control_pb2.RejectInstanceRequest),
+        ("WithdrawInstance", service.decisions.withdraw, control_pb2.WithdrawInstanceRequest),
+        ("RetryGates", service.decisions.retry, control_pb2.RetryGatesRequest),
+        ("DropCards", service.decisions.drop, control_pb2.DropCardsRequest),
+        ("RevokeLease", service.decisions.revoke_lease, control_pb2.RevokeLeaseRequest),
     )
 
 

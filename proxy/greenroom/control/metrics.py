@@ -11,6 +11,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, disa
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from greenroom.core.decisions import DecisionKind
 from greenroom.core.record import Gate, State
 from greenroom.core.transitions import ITSELF, Outcome
 from greenroom.core.verdicts import Effect
@@ -27,6 +28,8 @@ DEADLINE = "deadline"
 """The outcome label of a gate that ran out of time; else it is the reporter's word."""
 VERDICT = "verdict"
 """The cause label of a rejection by a reporter; the clock's is DEADLINE."""
+PERSON = "person"
+"""That of a rejection by a person."""
 INSPECTOR, HANDLER, RELAY = "inspector", "handler", "relay"
 """The part label of a bug."""
 
@@ -55,6 +58,7 @@ class Metrics:
     def _of_instances(self) -> None:
         verdicts = "Verdicts that this proxy stored."
         self._verdicts = self._counter("verdicts", verdicts, "gate", "outcome")
+        self._decisions = self._counter("decisions", "People's decisions that this proxy carried out.", "kind")
         self._releases = self._counter("releases", "Instances that this proxy released.")
         self._rejections = self._counter("rejections", "Instances that this proxy rejected.", "cause")
         expired = (
@@ -94,7 +98,9 @@ class Metrics:
         for outcome in Outcome:
             for gate in self._gates:
                 self._verdicts.labels(gate, outcome)
-        for cause in (VERDICT, DEADLINE):
+        for kind in DecisionKind:
+            self._decisions.labels(kind)
+        for cause in (VERDICT, DEADLINE, PERSON):
             self._rejections.labels(cause)
         for state in State:
             self._expired.labels(state.lower())
@@ -116,6 +122,10 @@ class Metrics:
     def verdict_given(self, gate: str, outcome: str) -> None:
         """A reporter's verdict was stored by this proxy."""
         self._verdicts.labels(self._gate(gate), outcome).inc()
+
+    def decision_taken(self, kind: DecisionKind) -> None:
+        """A person's decision was carried out by this proxy."""
+        self._decisions.labels(kind).inc()
 
     def carried_out(self, done: CarriedOut) -> None:
         """What a Txn of ours did to an instance."""
@@ -262,6 +272,8 @@ def _outcome(gate: Gate) -> str:
 
 
 def _cause(done: CarriedOut) -> str:
-    """Whether a reporter or the clock rejected."""
+    """Whether a person, a reporter or the clock rejected."""
+    if done.record.rejected_by:
+        return PERSON
     newly = (gate for name, gate in done.record.gates.items() if gate != done.before.gates.get(name))
     return DEADLINE if any(_outcome(gate) == DEADLINE for gate in newly) else VERDICT

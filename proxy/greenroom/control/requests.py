@@ -14,8 +14,9 @@ from google.protobuf.message import DecodeError, Message
 
 from greenroom.control.views import INSTANCES, OUTCOMES, ROLLOUT_HOLDS, selector_of
 from greenroom.core.keyspace import InstanceId, lease_of
+from greenroom.core.decisions import DecisionKind, PersonsDecision
 from greenroom.core.policy import GATE_NAME, NO_GATE_NAME
-from greenroom.core.record import bounded_reason
+from greenroom.core.record import MAX_REASON_BYTES, bounded_reason
 from greenroom.core.selectors import Selector
 from greenroom.core.strict import Reading, Schema, schema_of
 from greenroom.core.transitions import ITSELF, Outcome
@@ -38,6 +39,15 @@ _HOLD_ID = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?")
 _HOLD_ID_WORDS = "is not a DNS label (lower-case letters, digits and '-', at most 63)"
 
 MessageT = TypeVar("MessageT", bound=Message)
+
+DecisionRequest = (
+    control_pb2.ReleaseInstanceRequest
+    | control_pb2.RejectInstanceRequest
+    | control_pb2.WithdrawInstanceRequest
+    | control_pb2.RetryGatesRequest
+    | control_pb2.DropCardsRequest
+    | control_pb2.RevokeLeaseRequest
+)
 
 
 class RequestParser:
@@ -120,6 +130,31 @@ def verdict_report(request: control_pb2.ReportVerdictRequest) -> VerdictReport:
     return VerdictReport(instance, gate, request.attempt, outcome, bounded_reason(request.reason), reporter)
 
 
+def persons_decision(kind: DecisionKind, request: DecisionRequest) -> PersonsDecision:
+    """What a person decided; InvalidRequest names the field. A reason that is too long is the person's to shorten."""
+    instance = instance_of(request.name)
+    if isinstance(request, control_pb2.ReleaseInstanceRequest) and not request.override:
+        raise _wrong(
+            "override",
+            "must be true: whoever releases by hand sets aside every gate that has not passed; "
+            "gates that pass release by themselves",
+        )
+    if not request.reason.strip():
+        raise _wrong("reason", "is required: it is all that others will see of why")
+    if (size := len(request.reason.encode())) > MAX_REASON_BYTES:
+        raise _wrong("reason", f"has {size} bytes, and may have {MAX_REASON_BYTES}: shorten it")
+    if not request.actor.strip():
+        raise _wrong("actor", "is required: who decides")
+    gates = request.gates if isinstance(request, control_pb2.RetryGatesRequest) else ()
+    return PersonsDecision(
+        kind=kind,
+        instance=instance,
+        actor=_name("actor", request.actor),
+        reason=request.reason,
+        gates=tuple(dict.fromkeys(_gate(gate, "gates") for gate in gates)),
+    )
+
+
 def new_rollout_hold(request: control_pb2.CreateRolloutHoldRequest, now: datetime) -> NewRolloutHold:
     """The rollout hold to create; InvalidRequest names the field."""
     hold = request.rollout_hold
@@ -153,12 +188,12 @@ def _id_of(name: str, collection: str) -> str:
     return found
 
 
-def _gate(name: str) -> str:
+def _gate(name: str, field: str = "gate") -> str:
     """What no policy can name is refused before anything is looked up; reserved names are just not there."""
     if not name:
-        raise _wrong("gate", "is required")
+        raise _wrong(field, "is required")
     if not GATE_NAME.fullmatch(name):
-        raise _wrong("gate", f"{_shown(name)} {NO_GATE_NAME}")
+        raise _wrong(field, f"{_shown(name)} {NO_GATE_NAME}")
     return name
 
 

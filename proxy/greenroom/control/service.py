@@ -13,6 +13,7 @@ import grpc
 
 from greenroom.control import views
 from greenroom.control.announce import Announcer
+from greenroom.control.decisions import Decisions
 from greenroom.control.filters import first_seen, instance_filter
 from greenroom.control.hold_store import HoldStore
 from greenroom.control.metrics import Metrics
@@ -53,12 +54,24 @@ class ControlService:
         log: Any,
         announcer: Announcer,
         metrics: Metrics,
+        may_revoke_leases: bool = False,
     ) -> None:
         self._upstream, self._follower, self._mirror = upstream, follower, follower.mirror
         self._clock, self._log = clock, log
         self._announcer, self._metrics = announcer, metrics
         self._holds = HoldStore(upstream, log=log)
         self._watches = Watches(upstream, follower, metrics)
+        self.decisions = Decisions(
+            upstream,
+            follower.mirror,
+            self._afterwards,
+            clock=clock,
+            log=log,
+            announcer=announcer,
+            metrics=metrics,
+            may_revoke_leases=may_revoke_leases,
+        )
+        """People's, beside what reporters and rollout holds are asked for here."""
 
     async def list_instances(self, request: control_pb2.ListInstancesRequest) -> control_pb2.ListInstancesResponse:
         """Those that all filters leave, the longest known first."""
@@ -156,9 +169,9 @@ class ControlService:
     async def _afterwards(
         self, instance: InstanceId, done: CarriedOut | Unchanged
     ) -> tuple[Record, control_pb2.Instance]:
-        """The instance as the verdict left it; after a repeated one as it is now, or was if its lease has ended.
+        """The instance as a Txn left it; after a repeated verdict as it is now, or was if its lease has ended.
 
-        The verdict stands. Where etcd does not answer again, the rest is told as the mirror has it.
+        What was decided stands. Where etcd does not answer again, the rest is told as the mirror has it.
         """
         try:
             snapshot = await self._read(instance)

@@ -154,6 +154,14 @@ def decision_of(record: Record) -> "control_pb2.Decision.ValueType":
             return control_pb2.DECISION_QUEUED if through else control_pb2.DECISION_RECORDED
 
 
+def decision_afterwards(record: Record) -> "control_pb2.Decision.ValueType":
+    """What a person's decision led to, by the record that it left."""
+    if record.state is State.WITHDRAWN:
+        return control_pb2.DECISION_WITHDRAWN
+    decision = decision_of(record)
+    return control_pb2.DECISION_HELD if decision == control_pb2.DECISION_RECORDED else decision
+
+
 def timestamp(moment: datetime | None) -> Timestamp | None:
     """A moment as protobuf has it; None stays unset."""
     if moment is None:

@@ -12,11 +12,12 @@ from greenroom.control.announce import Announcer
 from greenroom.control.metrics import Metrics
 from greenroom.control.requests import VerdictReport
 from greenroom.core import rollout_holds
+from greenroom.core.decisions import DecisionKind, PersonsDecision
 from greenroom.core.keyspace import InstanceId, rollout_hold_key
 from greenroom.core.policy import Hold, Requirements, gates_of
 from greenroom.core.rollout_holds import RolloutHold
 from greenroom.core.templates import GatedKeys
-from greenroom.core.transitions import Outcome, opened_as_public, released, with_verdict, withdrawn
+from greenroom.core.transitions import Outcome, opened_as_public, rejected, released, with_verdict, withdrawn
 from greenroom.core.verdicts import Effect
 from greenroom.pb.etcd import kv_pb2
 from greenroom.store.fenced import CarriedOut
@@ -193,6 +194,33 @@ async def test_what_a_txn_did_is_one_line_by_its_effect() -> None:
     assert told["models"] == "Qwen/Qwen3-0.6B"
     assert told["endpoint"] == "dynamo.backend.generate"
     assert told["revision"] == 7
+
+
+async def test_a_persons_decision_is_a_line_of_its_own_before_what_it_did() -> None:
+    announcer, log, metrics = announcer_of(fed_follower([]))
+    before = held_record(ONE)
+    after = rejected(before, "ann", "looks wrong", now())
+    said = PersonsDecision(DecisionKind.REJECT, ONE, "ann", "looks wrong")
+    announcer.decision_taken(said, after, CarriedOut(ONE, before, after, Effect.REJECTED, 7))
+    decision, rejection = log.events
+    told = {name: decision[name] for name in ("event", "instance", "kind", "actor", "reason", "leaves")}
+    assert told == {
+        **{"event": "decision.taken", "instance": ONE, "kind": "reject"},
+        **{"actor": "ann", "reason": "looks wrong", "leaves": "rejected"},
+    }
+    assert (rejection["event"], rejection["actor"], rejection["reason"]) == ("instance.rejected", "ann", "looks wrong")
+    assert "gate" not in rejection
+    assert metrics.registry.get_sample_value("greenroom_decisions_total", {"kind": "reject"}) == 1
+
+
+async def test_a_retry_names_its_gates_and_the_end_of_a_lease_leaves_nothing() -> None:
+    announcer, log, _ = announcer_of(fed_follower([]))
+    record = held_record(ONE)
+    announcer.decision_taken(PersonsDecision(DecisionKind.RETRY, ONE, "ann", "flaky", ("smoke",)), record)
+    announcer.decision_taken(PersonsDecision(DecisionKind.REVOKE_LEASE, ONE, "ann", "anew"), record)
+    again, ended = log.events
+    assert (again["gates"], again["leaves"]) == ("smoke", "held, waits for smoke")
+    assert ("gates" in ended, ended["leaves"]) == (False, "nothing")
 
 
 async def test_rollout_holds_are_told_when_created_and_lifted() -> None:

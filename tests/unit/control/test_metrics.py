@@ -5,8 +5,9 @@ from datetime import timedelta
 from prometheus_client import generate_latest
 
 from greenroom.control.metrics import Metrics
+from greenroom.core.decisions import DecisionKind
 from greenroom.core.record import Record
-from greenroom.core.transitions import Outcome, deadline_passed, released, with_verdict
+from greenroom.core.transitions import Outcome, deadline_passed, rejected, released, with_verdict
 from greenroom.core.verdicts import Effect
 from greenroom.relay.calls import Observer
 from greenroom.store.fenced import CarriedOut
@@ -63,12 +64,26 @@ def test_rejections_tell_a_reporter_from_the_clock() -> None:
     assert value(metrics, "gate_duration_seconds_count", gate="smoke", outcome="deadline") == 1
 
 
+def test_peoples_decisions_are_counted_by_kind_and_a_persons_rejection_as_such() -> None:
+    metrics = metrics_of()
+    before = held_record(ONE)
+    metrics.decision_taken(DecisionKind.REJECT)
+    metrics.carried_out(done(before, rejected(before, "ann", "", now()), Effect.REJECTED))
+    assert value(metrics, "decisions_total", kind="reject") == 1
+    assert (value(metrics, "rejections_total", cause="person"), value(metrics, "rejections_total", cause="verdict")) == (
+        1,
+        0,
+    )
+
+
 def test_verdicts_and_rejections_are_there_before_the_first_one() -> None:
     """A rate over a series that begins at 1 shows nothing."""
     metrics = metrics_of()
     for outcome in Outcome:
         assert value(metrics, "verdicts_total", gate="smoke", outcome=outcome.value) == 0
-    assert [value(metrics, "rejections_total", cause=cause) for cause in ("verdict", "deadline")] == [0, 0]
+    causes = ("verdict", "deadline", "person")
+    assert [value(metrics, "rejections_total", cause=cause) for cause in causes] == [0, 0, 0]
+    assert {value(metrics, "decisions_total", kind=kind.value) for kind in DecisionKind} == {0}
     assert (value(metrics, "releases_total"), value(metrics, "ungated_writes_total")) == (0, 0)
 
 

@@ -12,9 +12,11 @@ from greenroom.control.requests import (
     instance_of,
     new_rollout_hold,
     page_size,
+    persons_decision,
     rollout_hold_of,
     verdict_report,
 )
+from greenroom.core.decisions import DecisionKind
 from greenroom.core.selectors import Selector
 from greenroom.core.transitions import Outcome
 from greenroom.errors import InvalidRequest
@@ -93,6 +95,63 @@ def test_of_a_long_value_an_error_shows_the_beginning(ask: Callable[[str], objec
         ask(character * 5000)
     assert len(str(wrong.value)) < 600
     assert "…" in str(wrong.value)
+
+
+DECISIONS: list[tuple[DecisionKind, Any, dict[str, Any]]] = [
+    (DecisionKind.OVERRIDE, pb.ReleaseInstanceRequest, {"override": True}),
+    (DecisionKind.REJECT, pb.RejectInstanceRequest, {}),
+    (DecisionKind.WITHDRAW, pb.WithdrawInstanceRequest, {}),
+    (DecisionKind.RETRY, pb.RetryGatesRequest, {"gates": ["smoke", "chat", "smoke"]}),
+    (DecisionKind.DROP, pb.DropCardsRequest, {}),
+    (DecisionKind.REVOKE_LEASE, pb.RevokeLeaseRequest, {}),
+]
+GOOD = {"name": "instances/abc", "reason": " because\n", "actor": " ann@host "}
+
+
+@pytest.mark.parametrize(("kind", "message", "more"), DECISIONS)
+def test_a_whole_decision(kind: DecisionKind, message: Any, more: dict[str, Any]) -> None:
+    said = persons_decision(kind, message(**GOOD, **more))
+    assert (said.kind, said.instance, said.actor, said.reason) == (kind, "abc", "ann@host", " because\n")
+    assert said.gates == (("smoke", "chat") if kind is DecisionKind.RETRY else ())
+
+
+@pytest.mark.parametrize(("kind", "message", "more"), DECISIONS)
+@pytest.mark.parametrize(
+    ("field", "value", "said"),
+    [
+        ("name", "instances/XYZ", "lease id in lower-case hexadecimal"),
+        ("name", "", "is not of the form"),
+        ("reason", "", "is required"),
+        ("reason", " \n\t", "is required"),
+        ("reason", "é" * 1025, "has 2050 bytes, and may have 2048: shorten it"),
+        ("actor", "", "is required: who decides"),
+        ("actor", "a\nb", "without line breaks"),
+        ("actor", "greenroom", "the proxy's own name"),
+    ],
+)
+def test_what_is_wrong_with_a_decision(
+    kind: DecisionKind, message: Any, more: dict[str, Any], field: str, value: str, said: str
+) -> None:
+    with pytest.raises(InvalidRequest, match=said) as wrong:
+        persons_decision(kind, message(**{**GOOD, field: value}, **more))
+    assert wrong.value.metadata == {"field": field}
+
+
+def test_a_reason_of_just_the_limit_is_kept_whole() -> None:
+    reason = "é" * 1024
+    assert persons_decision(DecisionKind.DROP, pb.DropCardsRequest(**{**GOOD, "reason": reason})).reason == reason
+
+
+def test_nobody_overrides_by_mistake() -> None:
+    with pytest.raises(InvalidRequest, match="override: must be true"):
+        persons_decision(DecisionKind.OVERRIDE, pb.ReleaseInstanceRequest(**GOOD))
+
+
+@pytest.mark.parametrize("gate", ["", "Smoke", "g" * 64])
+def test_what_no_policy_can_name_is_not_retried(gate: str) -> None:
+    with pytest.raises(InvalidRequest) as wrong:
+        persons_decision(DecisionKind.RETRY, pb.RetryGatesRequest(**GOOD, gates=["smoke", gate]))
+    assert wrong.value.metadata == {"field": "gates"}
 
 
 def test_a_rollout_hold_with_everything() -> None:

@@ -11,7 +11,15 @@ from greenroom.core.record import GateState, State
 from greenroom.core.rollout_holds import RolloutHold
 from greenroom.core.selectors import Selector
 from greenroom.core.snapshot import Snapshot
-from greenroom.core.transitions import Outcome, opened_as_public, released, with_verdict
+from greenroom.core.transitions import (
+    Outcome,
+    opened_as_public,
+    overridden,
+    rejected,
+    released,
+    with_verdict,
+    withdrawn,
+)
 from greenroom.pb.control.v1 import control_pb2 as pb
 from greenroom.pb.etcd import kv_pb2
 from tests.support.mirroring import ONE
@@ -127,6 +135,21 @@ def test_what_a_verdict_led_to(outcome: Outcome, decision: int) -> None:
 def test_what_a_verdict_that_released_led_to() -> None:
     passed = with_verdict(held_record(ONE), "smoke", 1, Outcome.PASSED, reason="", reporter="ci", now=now())
     assert views.decision_of(released(passed, now())) == pb.DECISION_RELEASED
+
+
+def test_what_a_persons_decision_led_to() -> None:
+    before = held_record(ONE, {"smoke": 900.0, "latency": 60.0})
+    passed = with_verdict(before, "smoke", 1, Outcome.PASSED, reason="", reporter="ci", now=now())
+    set_aside = overridden(passed, "alice", "known", now())
+    out = released(set_aside, now())
+    led_to = [
+        (passed, pb.DECISION_HELD),
+        (set_aside, pb.DECISION_QUEUED),
+        (out, pb.DECISION_RELEASED),
+        (rejected(passed, "alice", "", now()), pb.DECISION_REJECTED),
+        (withdrawn(out, "alice", "", now(), by_person=True), pb.DECISION_WITHDRAWN),
+    ]
+    assert [views.decision_afterwards(record) for record, _ in led_to] == [decision for _, decision in led_to]
 
 
 def test_a_rollout_hold_with_and_without_a_selector() -> None:

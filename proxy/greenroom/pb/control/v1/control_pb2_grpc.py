@@ -69,6 +69,36 @@ class ControlStub:
                 request_serializer=greenroom_dot_control_dot_v1_dot_control__pb2.LiftRolloutHoldRequest.SerializeToString,
                 response_deserializer=greenroom_dot_control_dot_v1_dot_control__pb2.LiftRolloutHoldResponse.FromString,
                 _registered_method=True)
+        self.ReleaseInstance = channel.unary_unary(
+                '/greenroom.control.v1.Control/ReleaseInstance',
+                request_serializer=greenroom_dot_control_dot_v1_dot_control__pb2.ReleaseInstanceRequest.SerializeToString,
+                response_deserializer=greenroom_dot_control_dot_v1_dot_control__pb2.ReleaseInstanceResponse.FromString,
+                _registered_method=True)
+        self.RejectInstance = channel.unary_unary(
+                '/greenroom.control.v1.Control/RejectInstance',
+                request_serializer=greenroom_dot_control_dot_v1_dot_control__pb2.RejectInstanceRequest.SerializeToString,
+                response_deserializer=greenroom_dot_control_dot_v1_dot_control__pb2.RejectInstanceResponse.FromString,
+                _registered_method=True)
+        self.WithdrawInstance = channel.unary_unary(
+                '/greenroom.control.v1.Control/WithdrawInstance',
+                request_serializer=greenroom_dot_control_dot_v1_dot_control__pb2.WithdrawInstanceRequest.SerializeToString,
+                response_deserializer=greenroom_dot_control_dot_v1_dot_control__pb2.WithdrawInstanceResponse.FromString,
+                _registered_method=True)
+        self.RetryGates = channel.unary_unary(
+                '/greenroom.control.v1.Control/RetryGates',
+                request_serializer=greenroom_dot_control_dot_v1_dot_control__pb2.RetryGatesRequest.SerializeToString,
+                response_deserializer=greenroom_dot_control_dot_v1_dot_control__pb2.RetryGatesResponse.FromString,
+                _registered_method=True)
+        self.DropCards = channel.unary_unary(
+                '/greenroom.control.v1.Control/DropCards',
+                request_serializer=greenroom_dot_control_dot_v1_dot_control__pb2.DropCardsRequest.SerializeToString,
+                response_deserializer=greenroom_dot_control_dot_v1_dot_control__pb2.DropCardsResponse.FromString,
+                _registered_method=True)
+        self.RevokeLease = channel.unary_unary(
+                '/greenroom.control.v1.Control/RevokeLease',
+                request_serializer=greenroom_dot_control_dot_v1_dot_control__pb2.RevokeLeaseRequest.SerializeToString,
+                response_deserializer=greenroom_dot_control_dot_v1_dot_control__pb2.RevokeLeaseResponse.FromString,
+                _registered_method=True)
 
 
 class ControlServicer:
@@ -136,6 +166,51 @@ class ControlServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ReleaseInstance(self, request, context):
+        """Sets aside every gate that has not passed, whatever it found, and releases in the same step: not while a rollout
+        hold stops it. What a person rejected or withdrew comes back so.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def RejectInstance(self, request, context):
+        """Keeps out what is not released, whatever its gates say, until a person retries or releases it.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def WithdrawInstance(self, request, context):
+        """Takes all cards of a released instance back at once. Its worker goes on, what it edits is held again, and it stays
+        out, whatever its gates say, until a person retries or releases it.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def RetryGates(self, request, context):
+        """Opens new attempts of gates. It ends a person's rejection or withdrawal: from there on the gates decide.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def DropCards(self, request, context):
+        """Forgets the held cards of an instance: they are never published. Its worker is not told, and may register anew.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def RevokeLease(self, request, context):
+        """Ends the instance's lease: etcd removes all its keys, held and public, and its worker has to start again. Refused
+        by a proxy that was not started with --allow-revoke-lease.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_ControlServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -173,6 +248,36 @@ def add_ControlServicer_to_server(servicer, server):
                     servicer.LiftRolloutHold,
                     request_deserializer=greenroom_dot_control_dot_v1_dot_control__pb2.LiftRolloutHoldRequest.FromString,
                     response_serializer=greenroom_dot_control_dot_v1_dot_control__pb2.LiftRolloutHoldResponse.SerializeToString,
+            ),
+            'ReleaseInstance': grpc.unary_unary_rpc_method_handler(
+                    servicer.ReleaseInstance,
+                    request_deserializer=greenroom_dot_control_dot_v1_dot_control__pb2.ReleaseInstanceRequest.FromString,
+                    response_serializer=greenroom_dot_control_dot_v1_dot_control__pb2.ReleaseInstanceResponse.SerializeToString,
+            ),
+            'RejectInstance': grpc.unary_unary_rpc_method_handler(
+                    servicer.RejectInstance,
+                    request_deserializer=greenroom_dot_control_dot_v1_dot_control__pb2.RejectInstanceRequest.FromString,
+                    response_serializer=greenroom_dot_control_dot_v1_dot_control__pb2.RejectInstanceResponse.SerializeToString,
+            ),
+            'WithdrawInstance': grpc.unary_unary_rpc_method_handler(
+                    servicer.WithdrawInstance,
+                    request_deserializer=greenroom_dot_control_dot_v1_dot_control__pb2.WithdrawInstanceRequest.FromString,
+                    response_serializer=greenroom_dot_control_dot_v1_dot_control__pb2.WithdrawInstanceResponse.SerializeToString,
+            ),
+            'RetryGates': grpc.unary_unary_rpc_method_handler(
+                    servicer.RetryGates,
+                    request_deserializer=greenroom_dot_control_dot_v1_dot_control__pb2.RetryGatesRequest.FromString,
+                    response_serializer=greenroom_dot_control_dot_v1_dot_control__pb2.RetryGatesResponse.SerializeToString,
+            ),
+            'DropCards': grpc.unary_unary_rpc_method_handler(
+                    servicer.DropCards,
+                    request_deserializer=greenroom_dot_control_dot_v1_dot_control__pb2.DropCardsRequest.FromString,
+                    response_serializer=greenroom_dot_control_dot_v1_dot_control__pb2.DropCardsResponse.SerializeToString,
+            ),
+            'RevokeLease': grpc.unary_unary_rpc_method_handler(
+                    servicer.RevokeLease,
+                    request_deserializer=greenroom_dot_control_dot_v1_dot_control__pb2.RevokeLeaseRequest.FromString,
+                    response_serializer=greenroom_dot_control_dot_v1_dot_control__pb2.RevokeLeaseResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -364,6 +469,168 @@ class Control:
             '/greenroom.control.v1.Control/LiftRolloutHold',
             greenroom_dot_control_dot_v1_dot_control__pb2.LiftRolloutHoldRequest.SerializeToString,
             greenroom_dot_control_dot_v1_dot_control__pb2.LiftRolloutHoldResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ReleaseInstance(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/greenroom.control.v1.Control/ReleaseInstance',
+            greenroom_dot_control_dot_v1_dot_control__pb2.ReleaseInstanceRequest.SerializeToString,
+            greenroom_dot_control_dot_v1_dot_control__pb2.ReleaseInstanceResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def RejectInstance(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/greenroom.control.v1.Control/RejectInstance',
+            greenroom_dot_control_dot_v1_dot_control__pb2.RejectInstanceRequest.SerializeToString,
+            greenroom_dot_control_dot_v1_dot_control__pb2.RejectInstanceResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def WithdrawInstance(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/greenroom.control.v1.Control/WithdrawInstance',
+            greenroom_dot_control_dot_v1_dot_control__pb2.WithdrawInstanceRequest.SerializeToString,
+            greenroom_dot_control_dot_v1_dot_control__pb2.WithdrawInstanceResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def RetryGates(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/greenroom.control.v1.Control/RetryGates',
+            greenroom_dot_control_dot_v1_dot_control__pb2.RetryGatesRequest.SerializeToString,
+            greenroom_dot_control_dot_v1_dot_control__pb2.RetryGatesResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def DropCards(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/greenroom.control.v1.Control/DropCards',
+            greenroom_dot_control_dot_v1_dot_control__pb2.DropCardsRequest.SerializeToString,
+            greenroom_dot_control_dot_v1_dot_control__pb2.DropCardsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def RevokeLease(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/greenroom.control.v1.Control/RevokeLease',
+            greenroom_dot_control_dot_v1_dot_control__pb2.RevokeLeaseRequest.SerializeToString,
+            greenroom_dot_control_dot_v1_dot_control__pb2.RevokeLeaseResponse.FromString,
             options,
             channel_credentials,
             insecure,
