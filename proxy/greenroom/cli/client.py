@@ -109,6 +109,30 @@ class ControlClient:
         request = control_pb2.LiftRolloutHoldRequest(name=name)
         return self._call(self._stub.LiftRolloutHold, request).rollout_hold
 
+    def release_instance(self, request: control_pb2.ReleaseInstanceRequest) -> control_pb2.ReleaseInstanceResponse:
+        """Releases against its gates."""
+        return self._call(self._stub.ReleaseInstance, request)
+
+    def reject_instance(self, request: control_pb2.RejectInstanceRequest) -> control_pb2.RejectInstanceResponse:
+        """Keeps out, whatever its gates say."""
+        return self._call(self._stub.RejectInstance, request)
+
+    def withdraw_instance(self, request: control_pb2.WithdrawInstanceRequest) -> control_pb2.WithdrawInstanceResponse:
+        """Takes back what is released."""
+        return self._call(self._stub.WithdrawInstance, request)
+
+    def retry_gates(self, request: control_pb2.RetryGatesRequest) -> control_pb2.RetryGatesResponse:
+        """Opens new attempts."""
+        return self._call(self._stub.RetryGates, request)
+
+    def drop_cards(self, request: control_pb2.DropCardsRequest) -> control_pb2.DropCardsResponse:
+        """Forgets what is held."""
+        return self._call(self._stub.DropCards, request)
+
+    def revoke_lease(self, request: control_pb2.RevokeLeaseRequest) -> control_pb2.RevokeLeaseResponse:
+        """Ends the instance's lease."""
+        return self._call(self._stub.RevokeLease, request)
+
     def _pages(self, method: Callable[..., Any], request: Any) -> Iterator[Any]:
         while True:
             page = self._call(method, request)

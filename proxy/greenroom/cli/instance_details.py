@@ -5,6 +5,7 @@ from datetime import datetime
 
 from greenroom.cli.layout import indented, shortened, table
 from greenroom.cli.words import (
+    HELD,
     MAX_REASON_CHARACTERS,
     OPEN,
     OPENED,
@@ -13,6 +14,7 @@ from greenroom.cli.words import (
     RELEASED,
     THROUGH,
     clock_time,
+    decision,
     endpoint_path,
     gate_word,
     gate_words,
@@ -22,6 +24,7 @@ from greenroom.cli.words import (
     since,
     state_word,
     until,
+    waits_for_a_person,
 )
 from greenroom.pb.control.v1.control_pb2 import HOLD_HEALTH, Condition, GateStatus, Instance, Transition
 
@@ -45,9 +48,13 @@ def render(instance: Instance, now: datetime, control: str = "") -> list[str]:
 def next_steps(instance: Instance, control: str = "") -> list[str]:
     """The commands that help, as they can be pasted, each ending in `control`; else what can be done at all."""
     if instance.state == RELEASED:
-        return ["nothing: it is public"]
+        return [decision("withdraw", instance, control)]
+    retry, override = decision("retry", instance, control), decision("release --override", instance, control)
+    if waits_for_a_person(instance):
+        return [retry, override]
     if instance.state == REJECTED:
-        return ["mend what failed and start the worker again: it registers anew, with a new id and fresh gates"]
+        again = "or mend what failed and start the worker again: it registers anew, with a new id and fresh gates"
+        return [retry, override, again]
     if _has_no_card_to_wait_for(instance):
         return [
             "let the rule with hold card+instance select by component, not by model, and start the worker again: the "
@@ -58,8 +65,14 @@ def next_steps(instance: Instance, control: str = "") -> list[str]:
         f"greenroom verdict {instance.id} {gate.gate} passed --attempt {gate.attempt} --reason 'why'{control}"
         for gate in open_gates
     ]
-    steps = verdicts + [f"greenroom rollout-hold lift {hold}{control}" for hold in instance.rollout_holds]
-    return steps or [f"greenroom wait {instance.id} --for released{control}"]
+    lifts = [f"greenroom rollout-hold lift {hold}{control}" for hold in instance.rollout_holds]
+    if not verdicts and not lifts:
+        return [f"greenroom wait {instance.id} --for released{control}"]
+    return [*verdicts, *lifts, *([override] if verdicts else []), *_keep_out(instance, control)]
+
+
+def _keep_out(instance: Instance, control: str) -> list[str]:
+    return [decision("reject", instance, control)] if instance.state == HELD else []
 
 
 def _has_no_card_to_wait_for(instance: Instance) -> bool:
@@ -94,7 +107,7 @@ def _why(instance: Instance, now: datetime) -> list[str]:
 
 def _missing(instance: Instance, condition: Condition, now: datetime) -> list[str]:
     gates = [gate for gate in instance.gates if gate.state not in THROUGH and not is_undecided(instance, gate)]
-    if condition.type == "GatesPassed" and gates:
+    if condition.type == "GatesPassed" and gates and not waits_for_a_person(instance):
         return [_missing_gate(gate, now) for gate in gates]
     return [shortened(condition.message, MAX_REASON_CHARACTERS)]
 

@@ -17,6 +17,7 @@ from greenroom.cli.words import (
     since,
     state_word,
     until,
+    waits_for_a_person,
 )
 from greenroom.pb.control.v1.control_pb2 import Condition, Instance
 
@@ -49,6 +50,8 @@ def waits_for(instance: Instance, now: datetime) -> str:
     """What an instance that is not released waits for, in few words; `-` for one that waits for nothing."""
     if instance.state == RELEASED:
         return "-"
+    if waits_for_a_person(instance):
+        return "a person's retry or override"
     if instance.state == REJECTED:
         return _rejection(instance)
     missing = [condition for condition in instance.conditions if not condition.status]

@@ -15,7 +15,7 @@ from typing import Annotated
 import typer
 
 from greenroom import __version__
-from greenroom.cli import demo, etcd_role, instances, rollout_holds, serve, verdict
+from greenroom.cli import decisions, demo, etcd_role, instances, rollout_holds, serve, verdict
 from greenroom.cli.options import complain
 from greenroom.errors import GreenroomError, SettingsError
 
@@ -37,6 +37,12 @@ app.command()(instances.instances)
 app.command()(instances.instance)
 app.command()(verdict.verdict)
 app.command()(instances.wait)
+app.command()(decisions.release)
+app.command()(decisions.reject)
+app.command()(decisions.withdraw)
+app.command()(decisions.retry)
+app.command()(decisions.drop)
+app.command()(decisions.revoke_lease)
 app.add_typer(rollout_holds.app, name="rollout-hold")
 app.command()(etcd_role.etcd_role)
 app.command()(demo.demo)

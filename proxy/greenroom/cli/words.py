@@ -62,6 +62,17 @@ def is_undecided(instance: control_pb2.Instance, gate: control_pb2.GateStatus) -
     return instance.state == REJECTED and gate.state in OPEN
 
 
+def waits_for_a_person(instance: control_pb2.Instance) -> bool:
+    """Whether a person rejected or withdrew it, so that no gate brings it back."""
+    return any(one.reason in ("RejectedByPerson", "WithdrawnByPerson") for one in instance.conditions)
+
+
+def decision(command: str, instance: control_pb2.Instance, control: str = "") -> str:
+    """A person's decision as it can be pasted, such as `greenroom retry ID --reason 'why'`."""
+    name, *options = command.split()
+    return " ".join(("greenroom", name, instance.id, *options, "--reason 'why'")) + control
+
+
 def gate_words(instance: control_pb2.Instance, gate: control_pb2.GateStatus) -> str:
     """The gate's state as the instance's state lets it be understood."""
     return "not decided" if is_undecided(instance, gate) else gate_word(gate.state)

@@ -1,5 +1,7 @@
 """One instance in full, and what helps next."""
 
+import pytest
+
 from greenroom.cli.instance_details import next_steps, render
 from greenroom.pb.control.v1 import control_pb2 as pb
 from tests.support.shown import NOW, shown
@@ -23,6 +25,8 @@ def test_every_open_gate_gets_its_command_for_the_proxy_that_was_asked() -> None
     assert steps == [
         "greenroom verdict 6177a228983c0b2b a passed --attempt 2 --reason 'why' --control 127.0.0.1:9",
         "greenroom verdict 6177a228983c0b2b c passed --attempt 2 --reason 'why' --control 127.0.0.1:9",
+        "greenroom release 6177a228983c0b2b --override --reason 'why' --control 127.0.0.1:9",
+        "greenroom reject 6177a228983c0b2b --reason 'why' --control 127.0.0.1:9",
     ]
 
 
@@ -31,9 +35,10 @@ def test_only_the_rollout_holds_that_stop_it_are_to_be_lifted() -> None:
     instance = shown(gates={"smoke": "PASSED"}, rollout_hold="night")
     stopped = next(one for one in instance.conditions if one.type == "NotOnHold")
     stopped.message = "rollout hold night by ann: see rollout hold other by ann: incident"
-    assert next_steps(instance) == ["greenroom rollout-hold lift night"]
+    reject = "greenroom reject 6177a228983c0b2b --reason 'why'"
+    assert next_steps(instance) == ["greenroom rollout-hold lift night", reject]
     instance.rollout_holds.append("other")
-    assert next_steps(instance) == ["greenroom rollout-hold lift night", "greenroom rollout-hold lift other"]
+    assert next_steps(instance) == ["greenroom rollout-hold lift night", "greenroom rollout-hold lift other", reject]
 
 
 def test_one_that_is_about_to_be_released_can_be_waited_for() -> None:
@@ -52,18 +57,50 @@ def test_one_whose_cards_were_never_held_is_told_what_to_change() -> None:
     assert "0b2b  public" in "\n".join(render(instance, NOW))
 
 
-def test_a_released_instance_needs_nothing() -> None:
+def test_a_released_instance_can_be_taken_back() -> None:
     instance = shown(state="RELEASED", gates={"smoke": "PASSED"}, reason="AlreadyPublic")
     text = "\n".join(render(instance, NOW))
     assert "is RELEASED (AlreadyPublic)" in text
     assert "Why it is not released" not in text
     assert "0b2b  public" in text
-    assert next_steps(instance) == ["nothing: it is public"]
+    assert next_steps(instance, " --control a:9") == [
+        "greenroom withdraw 6177a228983c0b2b --reason 'why' --control a:9"
+    ]
 
 
 def test_a_rejected_instance_says_what_can_be_done() -> None:
-    (step,) = next_steps(shown(state="REJECTED", gates={"smoke": "FAILED"}))
-    assert "start the worker again" in step
+    retry, override, anew = next_steps(shown(state="REJECTED", gates={"smoke": "FAILED"}))
+    assert retry == "greenroom retry 6177a228983c0b2b --reason 'why'"
+    assert override == "greenroom release 6177a228983c0b2b --override --reason 'why'"
+    assert "start the worker again" in anew
+
+
+def kept_out(state: str, reason: str, message: str, gates: dict[str, str]) -> pb.Instance:
+    instance = shown(state=state, gates=gates)
+    instance.conditions[0].status, instance.conditions[0].reason = False, reason
+    instance.conditions[0].message = message
+    return instance
+
+
+@pytest.mark.parametrize(("state", "word"), [("REJECTED", "rejected"), ("WITHDRAWN", "withdrew")])
+def test_what_a_person_keeps_out_says_who_and_what_a_person_can_do(state: str, word: str) -> None:
+    """Neither a verdict nor a new start of the worker is what it waits for."""
+    said = f"alice {word} it; a retry or override ends that"
+    reason = {"REJECTED": "RejectedByPerson", "WITHDRAWN": "WithdrawnByPerson"}[state]
+    instance = kept_out(state, reason, said, {"smoke": "PENDING"})
+    lines = render(instance, NOW)
+    assert lines[lines.index("Why it is not released") + 1] == f"  {said}"
+    assert next_steps(instance) == [
+        "greenroom retry 6177a228983c0b2b --reason 'why'",
+        "greenroom release 6177a228983c0b2b --override --reason 'why'",
+    ]
+
+
+def test_one_that_was_withdrawn_by_itself_waits_for_its_gates_and_is_not_to_be_rejected_first() -> None:
+    assert next_steps(shown(state="WITHDRAWN")) == [
+        "greenroom verdict 6177a228983c0b2b smoke passed --attempt 2 --reason 'why'",
+        "greenroom release 6177a228983c0b2b --override --reason 'why'",
+    ]
 
 
 def test_a_key_that_was_deleted_is_gone_and_one_under_hold_health_is_public() -> None:

@@ -1,5 +1,7 @@
 """The list of instances."""
 
+import pytest
+
 from greenroom.cli.instance_list import MAX_REASON_CHARACTERS, one_line, render, waits_for
 from tests.support.shown import NOW, at, shown
 
@@ -49,6 +51,13 @@ def test_the_nearest_deadline_is_told() -> None:
 
 def test_a_released_one_waits_for_nothing() -> None:
     assert waits_for(shown(state="RELEASED", gates={"smoke": "PASSED"}), NOW) == "-"
+
+
+@pytest.mark.parametrize(("state", "reason"), [("REJECTED", "RejectedByPerson"), ("WITHDRAWN", "WithdrawnByPerson")])
+def test_what_a_person_keeps_out_waits_for_a_person(state: str, reason: str) -> None:
+    instance = shown(state=state)
+    instance.conditions[0].reason = reason
+    assert waits_for(instance, NOW) == "a person's retry or override"
 
 
 def test_a_rejected_one_says_what_failed() -> None:
