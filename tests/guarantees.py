@@ -29,7 +29,7 @@ def never_early(moment: Moment) -> Iterator[str]:
         if published := moment.published(instance):
             reasons = [*told.open_gates, *(f"rollout hold {name}" for name in moment.told.stopped(instance))]
             if told.by_person:
-                reasons.append("withdrawn by a person")
+                reasons.append("kept out by a person")
             if reasons:
                 yield f"never early: {published[0].key!r} became public while {', '.join(reasons)}"
         for wrote in _writes(moment, instance):

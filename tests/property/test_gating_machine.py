@@ -24,7 +24,7 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from greenroom.core.transitions import overridden, retried
+from greenroom.core.transitions import overridden, rejected, retried
 from greenroom.core.verdicts import Planner, edit, withdrawal
 from greenroom.errors import UnknownInstance, WrongState
 from greenroom.pb.control.v1 import control_pb2
@@ -36,7 +36,7 @@ from tests.support.client import Compare, EtcdClient, get, put, version_is
 from tests.support.control import CALL_SECONDS, Control
 from tests.support.pairing import Pairing, Side, Stage, Subject, launched_stage
 from tests.support.steps import as_read, carried_out, hold_request, states, tainted, verdict_request
-from tests.support.story import Decided, Overrode, Retried, Withdrew
+from tests.support.story import Decided, Overrode, Rejected, Retried, Withdrew
 from tests.support.twin import Call, refusal
 from tests.support.waiting import wait_for
 
@@ -261,6 +261,13 @@ class GatingMachine(RuleBasedStateMachine):
 
     @precondition(lambda self: self.subjects)
     @rule(who=picks)
+    def reject(self, who: int) -> None:
+        subject = self._subject(who)
+        if done := self._planned(subject, edit(lambda record, now: rejected(record, "machine", "", now))):
+            subject.said(Rejected(done.revision, subject.instance))
+
+    @precondition(lambda self: self.subjects)
+    @rule(who=picks)
     def retry(self, who: int) -> None:
         subject = self._subject(who)
         if done := self._planned(subject, edit(lambda record, now: retried(record, (), "machine", "", now))):
@@ -356,7 +363,7 @@ class GatingMachine(RuleBasedStateMachine):
         self.pairing.both(subject, call, self._client(side))
 
     def _planned(self, subject: Subject, planner: Planner) -> CarriedOut | None:
-        """An operator's plan that is not in the control API yet, carried out as the API would."""
+        """An operator's plan, carried out as the control API does it."""
         try:
             return asyncio.run(carried_out(self.stage.etcd.port, subject.instance, planner))
         except (WrongState, UnknownInstance):

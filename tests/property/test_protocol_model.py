@@ -59,6 +59,7 @@ NEEDED: dict[tuple[str, str], str] = {
     ("verdict", RECORD): "a verdict on one gate while the other fails",
     ("reconcile", RECORD): "a card registers while its deadline passes",
     ("retry", RECORD): "a card registers while a failed gate is retried",
+    ("reject", RECORD): "a card registers while a person rejects it",
     ("override", RECORD): "a card registers while it is overridden under a rollout hold",
     ("release", RECORD): "one gate fails while the other passes",
     ("release", SHADOW): "a card is deleted while it passes",

@@ -10,13 +10,11 @@ from typing import Any
 
 from greenroom.core import rollout_holds, txns
 from greenroom.core.keyspace import InstanceId, rollout_hold_key
-from greenroom.core.policy import Hold
-from greenroom.core.publication import drop_txn
-from greenroom.core.record import Record, State
 from greenroom.core.rollout_holds import RolloutHold
-from greenroom.core.snapshot import Snapshot, read_request, snapshot_from
-from greenroom.core.transitions import Outcome, dropped, overridden, retried
-from greenroom.core.verdicts import Effect, MoreKeys, Plan, Planned, Planner, Unchanged
+from greenroom.core.snapshot import read_request, snapshot_from
+from greenroom.core.transitions import Outcome, overridden, rejected, retried
+from greenroom.core.verdicts import Effect, MoreKeys, Planned, Planner, Unchanged
+from greenroom.core.verdicts import drop as drop_planner
 from greenroom.core.verdicts import edit as edit_planner
 from greenroom.core.verdicts import reconcile as reconcile_planner
 from greenroom.core.verdicts import verdict as verdict_planner
@@ -81,19 +79,18 @@ def retry(instance: InstanceId) -> Call:
     return _operated(instance, planner, "retry", told.Retried)
 
 
+def reject(instance: InstanceId) -> Call:
+    planner = edit_planner(lambda record, now: rejected(record, "somebody", "because", now))
+    return _operated(instance, planner, "reject", told.Rejected)
+
+
 def withdraw(instance: InstanceId, *, by_person: bool = True) -> Call:
     planner = withdrawal_planner("somebody", "because", by_person=by_person)
     return _operated(instance, planner, "withdraw", lambda at, whose: told.Withdrew(at, whose, by_person))
 
 
 def drop(instance: InstanceId) -> Call:
-    def planner(snapshot: Snapshot, now: datetime) -> Plan:
-        if snapshot.record is None:
-            return Unchanged(Record(state=State.HELD, hold=Hold.CARD))
-        after = dropped(snapshot.record, "somebody", "because", now)
-        return Planned(drop_txn(snapshot, after), after, Effect.STORED)
-
-    return _operated(instance, planner, "drop", told.Dropped)
+    return _operated(instance, drop_planner("somebody", "because"), "drop", told.Dropped)
 
 
 def hold_rollout(hold_id: str = "stop") -> Call:

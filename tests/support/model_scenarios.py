@@ -10,6 +10,7 @@ from tests.support.model_actors import (
     lift_rollout_hold,
     override,
     reconcile,
+    reject,
     report,
     retry,
     withdraw,
@@ -198,6 +199,23 @@ SCENARIOS: dict[str, Scenario] = {
         CREATED,
         hold_rollout(),
         actors={"operator": (override(L), lift_rollout_hold()), "worker": (LORA_CREATED,), "reporter": (SMOKE,)},
+    ),
+    "a person rejects it while it passes, and somebody brings it back": scenario(
+        CREATED,
+        actors={"operator": (reject(L),), "another": (retry(L),), "reporter": (SMOKE, SMOKE), "one": (reconcile(L),)},
+    ),
+    "a card registers while a person rejects it": scenario(
+        CREATED,
+        actors={"operator": (reject(L), override(L)), "worker": (LORA_CREATED,), "reporter": (SMOKE,)},
+    ),
+    "withdrawn, rejected by a person, and passed again": scenario(
+        *BOTH_RELEASED,
+        actors={
+            "operator": (withdraw(L, by_person=False), reject(L)),
+            "worker": (edit(ONE, CARD, tainted), look(ONE, CARD)),
+            "reporter": (SMOKE,),
+            "another": (retry(L),),
+        },
     ),
     "a card of an unknown worker is deleted while it registers": scenario(
         actors={"one": (delete(ONE, CARD),), "two": (CREATED,), "reporter": (SMOKE,)},

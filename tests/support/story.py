@@ -94,13 +94,18 @@ class Retried(OfInstance):
 
 
 @dataclass(frozen=True, slots=True)
+class Rejected(OfInstance):
+    """By a person, whatever its gates say."""
+
+
+@dataclass(frozen=True, slots=True)
 class Withdrew(OfInstance):
     by_person: bool = True
 
 
 @dataclass(frozen=True, slots=True)
 class Dropped(OfInstance):
-    pass
+    """What was held, and nothing of what is public all the same."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,7 +159,10 @@ class Frozen(dict[Any, Any]):
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """How an instance must stand. `order`: its keys as they were registered, those that are gone too."""
+    """How an instance must stand. `order`: its keys as they were registered, those that are gone too.
+
+    `by_person`: a person withdrew or rejected it, so that no gate brings it back.
+    """
 
     order: tuple[bytes, ...] = ()
     held: Mapping[bytes, bytes] = Frozen()
@@ -275,10 +283,14 @@ def _changed(standing: Standing, operation: OfInstance) -> Standing:
         case Retried():
             names = operation.gates or {name for name, gate in standing.gates.items() if not gate.through}
             return replace(standing, gates=_opened(standing, operation.revision, names), by_person=False)
+        case Rejected():
+            return replace(standing, by_person=True)
         case Withdrew():
             return _taken_back(standing, operation)
         case Dropped():
-            return replace(standing, held=Frozen(), order=())
+            return replace(
+                standing, held=Frozen(), order=tuple(key for key in standing.order if key in standing.public)
+            )
         case Adopted() if standing.public:
             gates = Frozen((name, GateStanding("overridden", operation.revision)) for name in sorted(operation.gates))
             return replace(

@@ -1,6 +1,6 @@
-"""The third racing process: operators who stop and lift rollouts, withdraw, retry and override, and leases that end.
+"""The third racing process: operators who stop and lift rollouts, withdraw, reject, retry and override; leases' ends.
 
-The rule: what is not in the control API yet is done by the product's own plans, carried out as the API would.
+The rule: what people decide is done by the product's own plans, carried out as the control API does it.
 """
 
 import asyncio
@@ -15,14 +15,14 @@ from greenroom.core.keyspace import InstanceId, rollout_hold_key
 from greenroom.core.record import Record
 from greenroom.core.rollout_holds import RolloutHold, encode
 from greenroom.core.selectors import Selector
-from greenroom.core.transitions import overridden, retried
+from greenroom.core.transitions import overridden, rejected, retried
 from greenroom.core.verdicts import Planner, edit, reconcile, withdrawal
 from greenroom.errors import WrongState
 from greenroom.pb.etcd import rpc_pb2
 from greenroom.store.fenced import CarriedOut, carry_out
 from tests.faults.racing.process import CALL_SECONDS, Racer, run
 from tests.faults.racing.words import Kind, Round, Touched
-from tests.support.story import Decided, LeaseEnded, Overrode, Retried, Withdrew
+from tests.support.story import Decided, LeaseEnded, Overrode, Rejected, Retried, Withdrew
 
 REVOKED = 0.25
 """The part of the instances whose lease ends in the middle of everything."""
@@ -96,7 +96,7 @@ class Operator:
 
     async def live(self) -> None:
         actions: list[Callable[[], Coroutine[Any, Any, None]]] = [
-            *(self._withdraw, self._withdraw, self._withdraw, self._retry, self._override)
+            *(self._withdraw, self._withdraw, self._withdraw, self._retry, self._override, self._reject)
         ]
         for _ in range(self.rng.randint(1, 5)):
             await self._pause()
@@ -125,6 +125,13 @@ class Operator:
 
         if done := await self._carry_out(edit(change)):
             self.racer.say(Retried(done.revision, self.instance))
+
+    async def _reject(self) -> None:
+        def change(record: Record, now: datetime) -> Record:
+            return rejected(record, self.racer.name, "raced", now)
+
+        if done := await self._carry_out(edit(change)):
+            self.racer.say(Rejected(done.revision, self.instance))
 
     async def _override(self) -> None:
         def change(record: Record, now: datetime) -> Record:
