@@ -35,6 +35,8 @@ from greenroom.errors import StaleAttempt, UnknownGate, VerdictAlreadyGiven, Wro
 
 ITSELF = "greenroom"
 """The actor of what no person and no reporter decided."""
+MAX_EVENT_CHARACTERS = 200
+"""In the trail, whose lines are bounded. Names of gates are as long as DNS labels, and any number can be retried."""
 
 
 class Event(StrEnum):
@@ -256,7 +258,9 @@ def retried(record: Record, gate_names: tuple[str, ...], actor: str, reason: str
     for name in names:
         gates[name] = _next_attempt(gate_of(record, name), now)
     again = record.model_copy(update={"gates": gates, "withdrawn_by": "", "rejected_by": ""})
-    return _moved(again, goal, now, actor, " ".join(("retry", *names)), reason)
+    event = " ".join((Event.RETRY, *names))
+    told = event if len(event) <= MAX_EVENT_CHARACTERS else f"{Event.RETRY} {len(names)} gates"
+    return _moved(again, goal, now, actor, told, reason)
 
 
 def rejected(record: Record, actor: str, reason: str, now: datetime) -> Record:

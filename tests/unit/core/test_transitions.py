@@ -13,6 +13,8 @@ from greenroom.core.keyspace import Key
 from greenroom.core.policy import Hold
 from greenroom.core.record import (
     ALREADY_PUBLIC,
+    MAX_ACTOR_BYTES,
+    MAX_LINE_BYTES,
     MAX_REASON_BYTES,
     MAX_TRAIL_REASON_BYTES,
     MAX_TRANSITIONS,
@@ -168,6 +170,14 @@ def test_a_retry_without_names_is_of_every_gate_that_is_not_through() -> None:
 )
 def test_the_trail_names_what_was_retried(names: tuple[str, ...], event: str) -> None:
     assert retried(PASSED, names, "alice", "why", LATER).transitions[-1].event == event
+
+
+def test_a_retry_of_very_many_gates_takes_no_more_of_the_trail_than_any_line() -> None:
+    names = tuple(f"{number:02}-{'g' * 60}" for number in range(40))
+    again = retried(held_record(K, gates=names), (), '"' * MAX_ACTOR_BYTES, "why" * 200, LATER)
+    assert again.transitions[-1].event == "retry 40 gates"
+    assert len(again.transitions[-1].model_dump_json()) <= MAX_LINE_BYTES
+    assert {gate.attempt for gate in again.gates.values()} == {2}
 
 
 def test_a_retry_has_the_whole_time_again() -> None:
