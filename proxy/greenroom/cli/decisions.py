@@ -12,9 +12,8 @@ from greenroom.addresses import DEFAULT_CONTROL
 from greenroom.cli.choose import Wanted, choose
 from greenroom.cli.client import ControlClient
 from greenroom.cli.instance_details import next_steps
-from greenroom.cli.layout import shortened
 from greenroom.cli.options import ByAddress, ByModel, Control, connect, control_again, myself, readable, say
-from greenroom.cli.words import MAX_REASON_CHARACTERS, OPEN, decision, gate_word, state_word
+from greenroom.cli.words import OPEN, decision, gate_word, state_word, unmet
 from greenroom.errors import SettingsError
 from greenroom.pb.control.v1 import control_pb2 as pb
 
@@ -149,7 +148,7 @@ def released_words(answer: pb.ReleaseInstanceResponse, control: str) -> tuple[st
     if answer.decision == pb.DECISION_RELEASED:
         again = f"take it back: {decision('withdraw', instance, control)}"
         return f"override of {instance.id}: RELEASED, its cards are public", again
-    waits = f"override of {instance.id}: every gate is set aside, and it waits: {_waits(instance)}"
+    waits = f"override of {instance.id}: every gate is set aside, and it waits: {unmet(instance)}"
     return waits, _next(instance, control)
 
 
@@ -193,13 +192,13 @@ def _retried(answer: pb.RetryGatesResponse) -> str:
         case pb.DECISION_RELEASED:
             return "RELEASED, for its gates had passed already"
         case pb.DECISION_QUEUED:
-            return f"its gates had passed already, and it waits: {_waits(instance)}"
+            return f"its gates had passed already, and it waits: {unmet(instance)}"
         case pb.DECISION_REJECTED:
             failed = [gate for gate in instance.gates if gate_word(gate.state) == "failed"]
             return f"still REJECTED, for {', '.join(gate.gate for gate in failed)} failed"
         case _:
             state = state_word(instance.state)
-            return f"{state}, to be decided: {', '.join(waits)}" if waits else f"{state}, it waits: {_waits(instance)}"
+            return f"{state}, to be decided: {', '.join(waits)}" if waits else f"{state}, it waits: {unmet(instance)}"
 
 
 def _decided(
@@ -222,11 +221,6 @@ def _typed(option: str, text: str) -> str:
     except UnicodeEncodeError:
         raise SettingsError(f"{option}: is not UTF-8: type it again, or set the terminal to UTF-8") from None
     return text
-
-
-def _waits(instance: pb.Instance) -> str:
-    said = [shortened(one.message, MAX_REASON_CHARACTERS) for one in instance.conditions if not one.status]
-    return "; ".join(said)
 
 
 def _back(instance: pb.Instance, control: str) -> str:

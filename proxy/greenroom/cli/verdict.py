@@ -7,9 +7,8 @@ import typer
 
 from greenroom.addresses import DEFAULT_CONTROL
 from greenroom.cli.choose import Wanted, choose
-from greenroom.cli.layout import shortened
 from greenroom.cli.options import ByAddress, ByModel, Control, connect, myself, readable, say
-from greenroom.cli.words import MAX_REASON_CHARACTERS, THROUGH, holds_to_lift
+from greenroom.cli.words import THROUGH, holds_to_lift, unmet, waits_for_a_person
 from greenroom.errors import ControlError, SettingsError
 from greenroom.pb.control.v1 import control_pb2
 from greenroom.pb.control.v1.control_pb2 import (
@@ -94,13 +93,12 @@ def _consequence(answer: ReportVerdictResponse) -> str:
     match answer.decision:
         case control_pb2.DECISION_RELEASED:
             return "RELEASED, its cards are public"
+        case control_pb2.DECISION_REJECTED if waits_for_a_person(answer.instance):
+            return f"stored, and it stays out: {unmet(answer.instance)}"
         case control_pb2.DECISION_REJECTED:
             return "REJECTED, it stays out of routing"
         case control_pb2.DECISION_QUEUED:
-            said = [
-                shortened(one.message, MAX_REASON_CHARACTERS) for one in answer.instance.conditions if not one.status
-            ]
-            return f"every gate passed, and it waits: {'; '.join(said)}"
+            return f"every gate passed, and it waits: {unmet(answer.instance)}"
         case _:
             return "; ".join(("stored", *_still_missing(answer.instance)))
 

@@ -62,6 +62,11 @@ def is_undecided(instance: control_pb2.Instance, gate: control_pb2.GateStatus) -
     return instance.state == REJECTED and gate.state in OPEN
 
 
+def unmet(instance: control_pb2.Instance) -> str:
+    """What its conditions say that are not met, in one line."""
+    return "; ".join(shortened(one.message, MAX_REASON_CHARACTERS) for one in instance.conditions if not one.status)
+
+
 def waits_for_a_person(instance: control_pb2.Instance) -> bool:
     """Whether a person rejected or withdrew it, so that no gate brings it back."""
     return any(one.reason in ("RejectedByPerson", "WithdrawnByPerson") for one in instance.conditions)

@@ -78,6 +78,16 @@ def test_what_followed(decision: "pb.Decision.ValueType", instance: pb.Instance,
     assert in_words(request, pb.ReportVerdictResponse(instance=instance, decision=decision)) == said
 
 
+def test_a_verdict_on_what_a_person_rejected_says_what_it_waits_for() -> None:
+    """`smoke passed: REJECTED` would look as if the verdict had done that."""
+    instance = shown(state="REJECTED", gates={"smoke": "PASSED"})
+    instance.conditions[0].status, instance.conditions[0].reason = False, "RejectedByPerson"
+    instance.conditions[0].message = "alice rejected it; a retry or override ends that"
+    request = report_on(instance, "smoke", pb.OUTCOME_PASSED, "", "ann")
+    said = in_words(request, pb.ReportVerdictResponse(instance=instance, decision=pb.DECISION_REJECTED))
+    assert said.endswith("): stored, and it stays out: alice rejected it; a retry or override ends that")
+
+
 def test_what_was_sent_is_told_and_not_what_it_became_meanwhile() -> None:
     """Between the verdict and the answer a worker can change its card: another attempt, pending again."""
     request = report_on(shown(), "smoke", pb.OUTCOME_INCONCLUSIVE, "no route", "ann")
