@@ -18,7 +18,9 @@ import structlog
 from greenroom import __version__
 from greenroom.addresses import DEFAULT_CONTROL, Address
 from greenroom.control.announce import Announcer
-from greenroom.control.http import HttpServer, Readiness, http_app
+from greenroom.control.gateway import Gateway
+from greenroom.control.health import Health
+from greenroom.control.http import HttpServer, Readiness, api_routes, http_app
 from greenroom.control.metrics import Metrics
 from greenroom.control.server import ControlServer
 from greenroom.control.service import ControlService
@@ -226,7 +228,8 @@ class _Start:
         self.stack.push_async_callback(control.stop, CONTROL_GRACE_SECONDS)
         self.background.create_task(control.run())
         place = self.places.http
-        http = HttpServer(http_app(readiness, metrics), host=place.host, port=place.port)
+        api = api_routes(Gateway(service, version=__version__, log=self.log), Health(follower))
+        http = HttpServer(http_app(readiness, metrics, api), host=place.host, port=place.port)
         http.start()
         self.stack.push_async_callback(_finish, http, self.background.create_task(http.run()))
 

@@ -1,4 +1,4 @@
-"""The HTTP port: `/live`, `/ready` and `/metrics`, for kubelets, load balancers and Prometheus."""
+"""The HTTP port: `/live`, `/ready`, `/metrics` for kubelets, load balancers and Prometheus; `/v1`, the control API."""
 
 import socket
 from collections.abc import Iterator, Sequence
@@ -14,7 +14,10 @@ from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
 from greenroom.addresses import Address
+from greenroom.control.gateway import Gateway
+from greenroom.control.health import Health
 from greenroom.control.metrics import Metrics
+from greenroom.control.routes import VERBS
 from greenroom.core.keyspace import ROOT
 from greenroom.errors import StartError
 from greenroom.pb.etcd import rpc_pb2
@@ -60,8 +63,8 @@ class Readiness:
         return None
 
 
-def http_app(readiness: Readiness, metrics: Metrics) -> Starlette:
-    """The three pages."""
+def http_app(readiness: Readiness, metrics: Metrics, more: Sequence[Route] = ()) -> Starlette:
+    """The three pages, and more routes."""
 
     async def live(_: Request) -> Response:
         return PlainTextResponse("live\n")
@@ -74,7 +77,18 @@ def http_app(readiness: Readiness, metrics: Metrics) -> Starlette:
     async def metrics_page(_: Request) -> Response:
         return Response(generate_latest(metrics.registry), media_type=CONTENT_TYPE_LATEST)
 
-    return Starlette(routes=[Route("/live", live), Route("/ready", ready), Route("/metrics", metrics_page)])
+    pages = (Route("/live", live), Route("/ready", ready), Route("/metrics", metrics_page))
+    return Starlette(routes=[*pages, *more])
+
+
+def api_routes(gateway: Gateway, health: Health) -> list[Route]:
+    """What is under /v1."""
+    return [
+        Route("/v1/health", health.at_address),
+        Route("/v1/instances/{instance}/health", health.of_instance),
+        Route("/v1/openapi.json", gateway.openapi),
+        Route("/v1/{rest:path}", gateway.answer, methods=[verb.upper() for verb in VERBS]),
+    ]
 
 
 class HttpServer:

@@ -17,7 +17,8 @@ from greenroom.control.status import grpc_code, internal_error, status_of
 from greenroom.errors import GreenroomError
 from greenroom.pb.control.v1 import control_pb2
 
-SERVICE_NAME = control_pb2.DESCRIPTOR.services_by_name["Control"].full_name
+SERVICE = control_pb2.DESCRIPTOR.services_by_name["Control"]
+SERVICE_NAME = SERVICE.full_name
 STATUS_KEY = "grpc-status-details-bin"
 
 Method = Callable[[Any], Awaitable[Message]]
@@ -29,15 +30,16 @@ def generic_handler(service: ControlService, log: Any) -> grpc.GenericRpcHandler
     """All methods, for grpc.aio's server. Requests stay bytes until they are read strictly."""
     handlers: dict[str, grpc.RpcMethodHandler[Any, Any]] = {
         name: grpc.unary_unary_rpc_method_handler(_Handler(name, method, RequestParser(request_type), log).answer)
-        for name, method, request_type in _methods(service)
+        for name, method, request_type in unary_methods(service)
     }
-    for name, stream_method, request_type in _stream_methods(service):
+    for name, stream_method, request_type in stream_methods(service):
         stream = _StreamHandler(name, stream_method, RequestParser(request_type), log)
         handlers[name] = grpc.unary_stream_rpc_method_handler(stream.answer)
     return grpc.method_handlers_generic_handler(SERVICE_NAME, handlers)
 
 
-def _methods(service: ControlService) -> tuple[tuple[str, Method, type[Message]], ...]:
+def unary_methods(service: ControlService) -> tuple[tuple[str, Method, type[Message]], ...]:
+    """Each method with one answer: its name, the function, its request."""
     return (
         ("ListInstances", service.list_instances, control_pb2.ListInstancesRequest),
         ("GetInstance", service.get_instance, control_pb2.GetInstanceRequest),
@@ -54,7 +56,8 @@ def _methods(service: ControlService) -> tuple[tuple[str, Method, type[Message]]
     )
 
 
-def _stream_methods(service: ControlService) -> tuple[tuple[str, StreamMethod, type[Message]], ...]:
+def stream_methods(service: ControlService) -> tuple[tuple[str, StreamMethod, type[Message]], ...]:
+    """Each method whose answer is a stream."""
     return (("WatchInstances", service.watch_instances, control_pb2.WatchInstancesRequest),)
 
 

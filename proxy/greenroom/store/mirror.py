@@ -16,6 +16,7 @@ from greenroom.core.templates import GatedKeys, Template
 from greenroom.errors import UnreadableRecord
 from greenroom.pb.etcd import kv_pb2
 from greenroom.store.changes import NOTHING, Changes, Expired
+from greenroom.store.listeners import Listeners
 from greenroom.store.mirrored import MirroredInstance
 
 FOLLOWED = (RECORDS, SHADOWS, ROLLOUT_HOLDS)
@@ -31,6 +32,8 @@ class Mirror:
         self._unreadable: dict[InstanceId, str] = {}
         self._held: defaultdict[InstanceId, set[Key]] = defaultdict(set)
         self._addresses: defaultdict[InstanceId, dict[bytes, str]] = defaultdict(dict)
+        self.listeners = Listeners()
+        """Instances by where they say they listen."""
         self._rollout_holds: dict[bytes, RolloutHold] = {}
         self._in_order: tuple[RolloutHold, ...] = ()
         self._revisions: dict[bytes, int] = {}
@@ -151,6 +154,7 @@ class Mirror:
                 touched.add(instance)
         for instance in touched:
             self._forget_if_empty(instance)
+            self.listeners.tell(instance, self._addresses.get(instance, {}).values())
         return frozenset(touched)
 
     def _before(self, events: Sequence[kv_pb2.Event]) -> dict[InstanceId, MirroredInstance]:
@@ -242,6 +246,7 @@ class Mirror:
         elif instance in self._addresses:
             self._addresses[instance].pop(place, None)
             self._forget_if_empty(instance)
+        self.listeners.tell(instance, self._addresses.get(instance, {}).values())
         return {instance}
 
     def _forget_if_empty(self, instance: InstanceId) -> None:

@@ -22,13 +22,14 @@ _runtime_version.ValidateProtobufRuntimeVersion(
 _sym_db = _symbol_database.Default()
 
 
+from google.api import annotations_pb2 as google_dot_api_dot_annotations__pb2
 from google.api import field_behavior_pb2 as google_dot_api_dot_field__behavior__pb2
 from google.api import resource_pb2 as google_dot_api_dot_resource__pb2
 from google.protobuf import duration_pb2 as google_dot_protobuf_dot_duration__pb2
 from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\"greenroom/control/v1/control.proto\x12\x14greenroom.control.v1\x1a\x1fgoogle/api/field_behavior.proto\x1a\x19google/api/resource.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xa6\x06\n\x08Instance\x12\x12\n\x04name\x18\x01 \x01(\tB\x04\xe2\x41\x01\x08\x12\x10\n\x02id\x18\x02 \x01(\tB\x04\xe2\x41\x01\x03\x12\x38\n\x05state\x18\x03 \x01(\x0e\x32#.greenroom.control.v1.InstanceStateB\x04\xe2\x41\x01\x03\x12\x14\n\x06reason\x18\x04 \x01(\tB\x04\xe2\x41\x01\x03\x12.\n\x04hold\x18\x05 \x01(\x0e\x32\x1a.greenroom.control.v1.HoldB\x04\xe2\x41\x01\x03\x12\x17\n\tnamespace\x18\x06 \x01(\tB\x04\xe2\x41\x01\x03\x12\x17\n\tcomponent\x18\x07 \x01(\tB\x04\xe2\x41\x01\x03\x12\x17\n\tendpoints\x18\x08 \x03(\tB\x04\xe2\x41\x01\x03\x12\x14\n\x06models\x18\t \x03(\tB\x04\xe2\x41\x01\x03\x12\x15\n\x07\x61\x64\x64ress\x18\n \x01(\tB\x04\xe2\x41\x01\x03\x12\x18\n\ngeneration\x18\x0b \x01(\x03\x42\x04\xe2\x41\x01\x03\x12\x38\n\ngated_keys\x18\x0c \x03(\x0b\x32\x1e.greenroom.control.v1.GatedKeyB\x04\xe2\x41\x01\x03\x12\x35\n\x05gates\x18\r \x03(\x0b\x32 .greenroom.control.v1.GateStatusB\x04\xe2\x41\x01\x03\x12\x39\n\nconditions\x18\x0e \x03(\x0b\x32\x1f.greenroom.control.v1.ConditionB\x04\xe2\x41\x01\x03\x12;\n\x0btransitions\x18\x0f \x03(\x0b\x32 .greenroom.control.v1.TransitionB\x04\xe2\x41\x01\x03\x12\x39\n\x0f\x66irst_held_time\x18\x10 \x01(\x0b\x32\x1a.google.protobuf.TimestampB\x04\xe2\x41\x01\x03\x12\x36\n\x0crelease_time\x18\x11 \x01(\x0b\x32\x1a.google.protobuf.TimestampB\x04\xe2\x41\x01\x03\x12\x1d\n\x0frecord_revision\x18\x12 \x01(\x03\x42\x04\xe2\x41\x01\x03\x12\x1b\n\rrollout_holds\x18\x13 \x03(\tB\x04\xe2\x41\x01\x03:J\xea\x41G\n\x1a\x63ontrol.greenroom/Instance\x12\x14instances/{instance}*\tinstances2\x08instance\"5\n\x08GatedKey\x12\x0b\n\x03key\x18\x01 \x01(\x0c\x12\x0c\n\x04live\x18\x02 \x01(\x08\x12\x0e\n\x06public\x18\x03 \x01(\x08\"\x93\x02\n\nGateStatus\x12\x0c\n\x04gate\x18\x01 \x01(\t\x12.\n\x05state\x18\x02 \x01(\x0e\x32\x1f.greenroom.control.v1.GateState\x12\x0f\n\x07\x61ttempt\x18\x03 \x01(\x05\x12\x0e\n\x06reason\x18\x04 \x01(\t\x12\x10\n\x08reporter\x18\x05 \x01(\t\x12/\n\x0bopened_time\x18\x06 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x30\n\x0c\x64\x65\x63ided_time\x18\x07 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x31\n\rdeadline_time\x18\x08 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"t\n\tCondition\x12\x0c\n\x04type\x18\x01 \x01(\t\x12\x0e\n\x06status\x18\x02 \x01(\x08\x12\x0e\n\x06reason\x18\x03 \x01(\t\x12\x0f\n\x07message\x18\x04 \x01(\t\x12(\n\x04time\x18\x05 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"\xd4\x01\n\nTransition\x12(\n\x04time\x18\x01 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\r\n\x05\x61\x63tor\x18\x02 \x01(\t\x12\r\n\x05\x65vent\x18\x03 \x01(\t\x12\x37\n\nfrom_state\x18\x04 \x01(\x0e\x32#.greenroom.control.v1.InstanceState\x12\x35\n\x08to_state\x18\x05 \x01(\x0e\x32#.greenroom.control.v1.InstanceState\x12\x0e\n\x06reason\x18\x06 \x01(\t\"\xca\x01\n\x14ListInstancesRequest\x12\x17\n\tpage_size\x18\x01 \x01(\x05\x42\x04\xe2\x41\x01\x01\x12\x18\n\npage_token\x18\x02 \x01(\tB\x04\xe2\x41\x01\x01\x12\x38\n\x05state\x18\x03 \x01(\x0e\x32#.greenroom.control.v1.InstanceStateB\x04\xe2\x41\x01\x01\x12\x17\n\tnamespace\x18\x04 \x01(\tB\x04\xe2\x41\x01\x01\x12\x17\n\tcomponent\x18\x05 \x01(\tB\x04\xe2\x41\x01\x01\x12\x13\n\x05model\x18\x06 \x01(\tB\x04\xe2\x41\x01\x01\"c\n\x15ListInstancesResponse\x12\x31\n\tinstances\x18\x01 \x03(\x0b\x32\x1e.greenroom.control.v1.Instance\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"\xb4\x01\n\x15WatchInstancesRequest\x12\x1a\n\x0cresume_token\x18\x01 \x01(\tB\x04\xe2\x41\x01\x01\x12\x38\n\x05state\x18\x02 \x01(\x0e\x32#.greenroom.control.v1.InstanceStateB\x04\xe2\x41\x01\x01\x12\x17\n\tnamespace\x18\x03 \x01(\tB\x04\xe2\x41\x01\x01\x12\x17\n\tcomponent\x18\x04 \x01(\tB\x04\xe2\x41\x01\x01\x12\x13\n\x05model\x18\x05 \x01(\tB\x04\xe2\x41\x01\x01\"c\n\x16WatchInstancesResponse\x12\x33\n\x06\x65vents\x18\x01 \x03(\x0b\x32#.greenroom.control.v1.InstanceEvent\x12\x14\n\x0cresume_token\x18\x02 \x01(\t\"\xb5\x01\n\rInstanceEvent\x12\x35\n\x04type\x18\x01 \x01(\x0e\x32\'.greenroom.control.v1.InstanceEventType\x12\x30\n\x08instance\x18\x02 \x01(\x0b\x32\x1e.greenroom.control.v1.Instance\x12;\n\x0eremoval_reason\x18\x03 \x01(\x0e\x32#.greenroom.control.v1.RemovalReason\"G\n\x12GetInstanceRequest\x12\x31\n\x04name\x18\x01 \x01(\tB#\xe2\x41\x01\x02\xfa\x41\x1c\n\x1a\x63ontrol.greenroom/Instance\"\xd8\x01\n\x14ReportVerdictRequest\x12\x31\n\x04name\x18\x01 \x01(\tB#\xe2\x41\x01\x02\xfa\x41\x1c\n\x1a\x63ontrol.greenroom/Instance\x12\x12\n\x04gate\x18\x02 \x01(\tB\x04\xe2\x41\x01\x02\x12\x15\n\x07\x61ttempt\x18\x03 \x01(\x05\x42\x04\xe2\x41\x01\x02\x12\x34\n\x07outcome\x18\x04 \x01(\x0e\x32\x1d.greenroom.control.v1.OutcomeB\x04\xe2\x41\x01\x02\x12\x14\n\x06reason\x18\x05 \x01(\tB\x04\xe2\x41\x01\x01\x12\x16\n\x08reporter\x18\x06 \x01(\tB\x04\xe2\x41\x01\x01\"\x95\x01\n\x15ReportVerdictResponse\x12\x30\n\x08instance\x18\x01 \x01(\x0b\x32\x1e.greenroom.control.v1.Instance\x12\x30\n\x08\x64\x65\x63ision\x18\x02 \x01(\x0e\x32\x1e.greenroom.control.v1.Decision\x12\x18\n\x10repeated_verdict\x18\x03 \x01(\x08\"\x8e\x03\n\x0bRolloutHold\x12\x12\n\x04name\x18\x01 \x01(\tB\x04\xe2\x41\x01\x08\x12\x14\n\x06reason\x18\x02 \x01(\tB\x04\xe2\x41\x01\x02\x12\x13\n\x05\x61\x63tor\x18\x03 \x01(\tB\x04\xe2\x41\x01\x02\x12\x36\n\x08selector\x18\x04 \x01(\x0b\x32\x1e.greenroom.control.v1.SelectorB\x04\xe2\x41\x01\x01\x12\x35\n\x0b\x63reate_time\x18\x05 \x01(\x0b\x32\x1a.google.protobuf.TimestampB\x04\xe2\x41\x01\x03\x12\x37\n\x0b\x65xpire_time\x18\x06 \x01(\x0b\x32\x1a.google.protobuf.TimestampB\x04\xe2\x41\x01\x01H\x00\x12.\n\x03ttl\x18\x07 \x01(\x0b\x32\x19.google.protobuf.DurationB\x04\xe2\x41\x01\x04H\x00:Z\xea\x41W\n\x1d\x63ontrol.greenroom/RolloutHold\x12\x1brolloutHolds/{rollout_hold}*\x0crolloutHolds2\x0brolloutHoldB\x0c\n\nexpiration\"\x7f\n\x08Selector\x12\x17\n\tnamespace\x18\x01 \x01(\tB\x04\xe2\x41\x01\x01\x12\x17\n\tcomponent\x18\x02 \x01(\tB\x04\xe2\x41\x01\x01\x12\x16\n\x08\x65ndpoint\x18\x03 \x01(\tB\x04\xe2\x41\x01\x01\x12\x13\n\x05model\x18\x04 \x01(\tB\x04\xe2\x41\x01\x01\x12\x14\n\x06suffix\x18\x05 \x01(\tB\x04\xe2\x41\x01\x01\"x\n\x18\x43reateRolloutHoldRequest\x12=\n\x0crollout_hold\x18\x01 \x01(\x0b\x32!.greenroom.control.v1.RolloutHoldB\x04\xe2\x41\x01\x02\x12\x1d\n\x0frollout_hold_id\x18\x02 \x01(\tB\x04\xe2\x41\x01\x01\"L\n\x17ListRolloutHoldsRequest\x12\x17\n\tpage_size\x18\x01 \x01(\x05\x42\x04\xe2\x41\x01\x01\x12\x18\n\npage_token\x18\x02 \x01(\tB\x04\xe2\x41\x01\x01\"m\n\x18ListRolloutHoldsResponse\x12\x38\n\rrollout_holds\x18\x01 \x03(\x0b\x32!.greenroom.control.v1.RolloutHold\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"N\n\x16LiftRolloutHoldRequest\x12\x34\n\x04name\x18\x01 \x01(\tB&\xe2\x41\x01\x02\xfa\x41\x1f\n\x1d\x63ontrol.greenroom/RolloutHold\"R\n\x17LiftRolloutHoldResponse\x12\x37\n\x0crollout_hold\x18\x01 \x01(\x0b\x32!.greenroom.control.v1.RolloutHold\"\x8e\x01\n\x16ReleaseInstanceRequest\x12\x31\n\x04name\x18\x01 \x01(\tB#\xe2\x41\x01\x02\xfa\x41\x1c\n\x1a\x63ontrol.greenroom/Instance\x12\x14\n\x06reason\x18\x02 \x01(\tB\x04\xe2\x41\x01\x02\x12\x13\n\x05\x61\x63tor\x18\x03 \x01(\tB\x04\xe2\x41\x01\x02\x12\x16\n\x08override\x18\x04 \x01(\x08\x42\x04\xe2\x41\x01\x02\"}\n\x17ReleaseInstanceResponse\x12\x30\n\x08instance\x18\x01 \x01(\x0b\x32\x1e.greenroom.control.v1.Instance\x12\x30\n\x08\x64\x65\x63ision\x18\x02 \x01(\x0e\x32\x1e.greenroom.control.v1.Decision\"u\n\x15RejectInstanceRequest\x12\x31\n\x04name\x18\x01 \x01(\tB#\xe2\x41\x01\x02\xfa\x41\x1c\n\x1a\x63ontrol.greenroom/Instance\x12\x14\n\x06reason\x18\x02 \x01(\tB\x04\xe2\x41\x01\x02\x12\x13\n\x05\x61\x63tor\x18\x03 \x01(\tB\x04\xe2\x41\x01\x02\"|\n\x16RejectInstanceResponse\x12\x30\n\x08instance\x18\x01 \x01(\x0b\x32\x1e.greenroom.control.v1.Instance\x12\x30\n\x08\x64\x65\x63ision\x18\x02 \x01(\x0e\x32\x1e.greenroom.control.v1.Decision\"w\n\x17WithdrawInstanceRequest\x12\x31\n\x04name\x18\x01 \x01(\tB#\xe2\x41\x01\x02\xfa\x41\x1c\n\x1a\x63ontrol.greenroom/Instance\x12\x14\n\x06reason\x18\x02 \x01(\tB\x04\xe2\x41\x01\x02\x12\x13\n\x05\x61\x63tor\x18\x03 \x01(\tB\x04\xe2\x41\x01\x02\"~\n\x18WithdrawInstanceResponse\x12\x30\n\x08instance\x18\x01 \x01(\x0b\x32\x1e.greenroom.control.v1.Instance\x12\x30\n\x08\x64\x65\x63ision\x18\x02 \x01(\x0e\x32\x1e.greenroom.control.v1.Decision\"\x86\x01\n\x11RetryGatesRequest\x12\x31\n\x04name\x18\x01 \x01(\tB#\xe2\x41\x01\x02\xfa\x41\x1c\n\x1a\x63ontrol.greenroom/Instance\x12\x14\n\x06reason\x18\x02 \x01(\tB\x04\xe2\x41\x01\x02\x12\x13\n\x05\x61\x63tor\x18\x03 \x01(\tB\x04\xe2\x41\x01\x02\x12\x13\n\x05gates\x18\x04 \x03(\tB\x04\xe2\x41\x01\x01\"x\n\x12RetryGatesResponse\x12\x30\n\x08instance\x18\x01 \x01(\x0b\x32\x1e.greenroom.control.v1.Instance\x12\x30\n\x08\x64\x65\x63ision\x18\x02 \x01(\x0e\x32\x1e.greenroom.control.v1.Decision\"p\n\x10\x44ropCardsRequest\x12\x31\n\x04name\x18\x01 \x01(\tB#\xe2\x41\x01\x02\xfa\x41\x1c\n\x1a\x63ontrol.greenroom/Instance\x12\x14\n\x06reason\x18\x02 \x01(\tB\x04\xe2\x41\x01\x02\x12\x13\n\x05\x61\x63tor\x18\x03 \x01(\tB\x04\xe2\x41\x01\x02\"w\n\x11\x44ropCardsResponse\x12\x30\n\x08instance\x18\x01 \x01(\x0b\x32\x1e.greenroom.control.v1.Instance\x12\x30\n\x08\x64\x65\x63ision\x18\x02 \x01(\x0e\x32\x1e.greenroom.control.v1.Decision\"r\n\x12RevokeLeaseRequest\x12\x31\n\x04name\x18\x01 \x01(\tB#\xe2\x41\x01\x02\xfa\x41\x1c\n\x1a\x63ontrol.greenroom/Instance\x12\x14\n\x06reason\x18\x02 \x01(\tB\x04\xe2\x41\x01\x02\x12\x13\n\x05\x61\x63tor\x18\x03 \x01(\tB\x04\xe2\x41\x01\x02\"y\n\x13RevokeLeaseResponse\x12\x30\n\x08instance\x18\x01 \x01(\x0b\x32\x1e.greenroom.control.v1.Instance\x12\x30\n\x08\x64\x65\x63ision\x18\x02 \x01(\x0e\x32\x1e.greenroom.control.v1.Decision*\xa0\x01\n\rInstanceState\x12\x1e\n\x1aINSTANCE_STATE_UNSPECIFIED\x10\x00\x12\x17\n\x13INSTANCE_STATE_HELD\x10\x01\x12\x1b\n\x17INSTANCE_STATE_RELEASED\x10\x02\x12\x1b\n\x17INSTANCE_STATE_REJECTED\x10\x03\x12\x1c\n\x18INSTANCE_STATE_WITHDRAWN\x10\x04*X\n\x04Hold\x12\x14\n\x10HOLD_UNSPECIFIED\x10\x00\x12\r\n\tHOLD_CARD\x10\x01\x12\x1a\n\x16HOLD_CARD_AND_INSTANCE\x10\x02\x12\x0f\n\x0bHOLD_HEALTH\x10\x03*\xbb\x01\n\tGateState\x12\x1a\n\x16GATE_STATE_UNSPECIFIED\x10\x00\x12\x16\n\x12GATE_STATE_PENDING\x10\x01\x12\x15\n\x11GATE_STATE_PASSED\x10\x02\x12\x15\n\x11GATE_STATE_FAILED\x10\x03\x12\x1b\n\x17GATE_STATE_INCONCLUSIVE\x10\x04\x12\x14\n\x10GATE_STATE_ERROR\x10\x05\x12\x19\n\x15GATE_STATE_OVERRIDDEN\x10\x06*w\n\x07Outcome\x12\x17\n\x13OUTCOME_UNSPECIFIED\x10\x00\x12\x12\n\x0eOUTCOME_PASSED\x10\x01\x12\x12\n\x0eOUTCOME_FAILED\x10\x02\x12\x18\n\x14OUTCOME_INCONCLUSIVE\x10\x03\x12\x11\n\rOUTCOME_ERROR\x10\x04*\xfd\x01\n\x11InstanceEventType\x12#\n\x1fINSTANCE_EVENT_TYPE_UNSPECIFIED\x10\x00\x12 \n\x1cINSTANCE_EVENT_TYPE_EXISTING\x10\x01\x12\x1d\n\x19INSTANCE_EVENT_TYPE_ADDED\x10\x02\x12\x1f\n\x1bINSTANCE_EVENT_TYPE_CHANGED\x10\x03\x12\x1f\n\x1bINSTANCE_EVENT_TYPE_REMOVED\x10\x04\x12\x1e\n\x1aINSTANCE_EVENT_TYPE_SYNCED\x10\x05\x12 \n\x1cINSTANCE_EVENT_TYPE_BOOKMARK\x10\x06*\x8b\x01\n\rRemovalReason\x12\x1e\n\x1aREMOVAL_REASON_UNSPECIFIED\x10\x00\x12\x1a\n\x16REMOVAL_REASON_EXPIRED\x10\x01\x12\x1f\n\x1bREMOVAL_REASON_NOT_MATCHING\x10\x02\x12\x1d\n\x19REMOVAL_REASON_UNREADABLE\x10\x03*\xdb\x01\n\x08\x44\x65\x63ision\x12\x18\n\x14\x44\x45\x43ISION_UNSPECIFIED\x10\x00\x12\x15\n\x11\x44\x45\x43ISION_RECORDED\x10\x01\x12\x13\n\x0f\x44\x45\x43ISION_QUEUED\x10\x02\x12\x15\n\x11\x44\x45\x43ISION_RELEASED\x10\x03\x12\x15\n\x11\x44\x45\x43ISION_REJECTED\x10\x04\x12\x16\n\x12\x44\x45\x43ISION_WITHDRAWN\x10\x05\x12\x14\n\x10\x44\x45\x43ISION_DROPPED\x10\x06\x12\x1a\n\x16\x44\x45\x43ISION_LEASE_REVOKED\x10\x07\x12\x11\n\rDECISION_HELD\x10\x08\x32\xe3\n\n\x07\x43ontrol\x12h\n\rListInstances\x12*.greenroom.control.v1.ListInstancesRequest\x1a+.greenroom.control.v1.ListInstancesResponse\x12m\n\x0eWatchInstances\x12+.greenroom.control.v1.WatchInstancesRequest\x1a,.greenroom.control.v1.WatchInstancesResponse0\x01\x12W\n\x0bGetInstance\x12(.greenroom.control.v1.GetInstanceRequest\x1a\x1e.greenroom.control.v1.Instance\x12h\n\rReportVerdict\x12*.greenroom.control.v1.ReportVerdictRequest\x1a+.greenroom.control.v1.ReportVerdictResponse\x12\x66\n\x11\x43reateRolloutHold\x12..greenroom.control.v1.CreateRolloutHoldRequest\x1a!.greenroom.control.v1.RolloutHold\x12q\n\x10ListRolloutHolds\x12-.greenroom.control.v1.ListRolloutHoldsRequest\x1a..greenroom.control.v1.ListRolloutHoldsResponse\x12n\n\x0fLiftRolloutHold\x12,.greenroom.control.v1.LiftRolloutHoldRequest\x1a-.greenroom.control.v1.LiftRolloutHoldResponse\x12n\n\x0fReleaseInstance\x12,.greenroom.control.v1.ReleaseInstanceRequest\x1a-.greenroom.control.v1.ReleaseInstanceResponse\x12k\n\x0eRejectInstance\x12+.greenroom.control.v1.RejectInstanceRequest\x1a,.greenroom.control.v1.RejectInstanceResponse\x12q\n\x10WithdrawInstance\x12-.greenroom.control.v1.WithdrawInstanceRequest\x1a..greenroom.control.v1.WithdrawInstanceResponse\x12_\n\nRetryGates\x12\'.greenroom.control.v1.RetryGatesRequest\x1a(.greenroom.control.v1.RetryGatesResponse\x12\\\n\tDropCards\x12&.greenroom.control.v1.DropCardsRequest\x1a\'.greenroom.control.v1.DropCardsResponse\x12\x62\n\x0bRevokeLease\x12(.greenroom.control.v1.RevokeLeaseRequest\x1a).greenroom.control.v1.RevokeLeaseResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\"greenroom/control/v1/control.proto\x12\x14greenroom.control.v1\x1a\x1cgoogle/api/annotations.proto\x1a\x1fgoogle/api/field_behavior.proto\x1a\x19google/api/resource.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xa6\x06\n\x08Instance\x12\x12\n\x04name\x18\x01 \x01(\tB\x04\xe2\x41\x01\x08\x12\x10\n\x02id\x18\x02 \x01(\tB\x04\xe2\x41\x01\x03\x12\x38\n\x05state\x18\x03 \x01(\x0e\x32#.greenroom.control.v1.InstanceStateB\x04\xe2\x41\x01\x03\x12\x14\n\x06reason\x18\x04 \x01(\tB\x04\xe2\x41\x01\x03\x12.\n\x04hold\x18\x05 \x01(\x0e\x32\x1a.greenroom.control.v1.HoldB\x04\xe2\x41\x01\x03\x12\x17\n\tnamespace\x18\x06 \x01(\tB\x04\xe2\x41\x01\x03\x12\x17\n\tcomponent\x18\x07 \x01(\tB\x04\xe2\x41\x01\x03\x12\x17\n\tendpoints\x18\x08 \x03(\tB\x04\xe2\x41\x01\x03\x12\x14\n\x06models\x18\t \x03(\tB\x04\xe2\x41\x01\x03\x12\x15\n\x07\x61\x64\x64ress\x18\n \x01(\tB\x04\xe2\x41\x01\x03\x12\x18\n\ngeneration\x18\x0b \x01(\x03\x42\x04\xe2\x41\x01\x03\x12\x38\n\ngated_keys\x18\x0c \x03(\x0b\x32\x1e.greenroom.control.v1.GatedKeyB\x04\xe2\x41\x01\x03\x12\x35\n\x05gates\x18\r \x03(\x0b\x32 .greenroom.control.v1.GateStatusB\x04\xe2\x41\x01\x03\x12\x39\n\nconditions\x18\x0e \x03(\x0b\x32\x1f.greenroom.control.v1.ConditionB\x04\xe2\x41\x01\x03\x12;\n\x0btransitions\x18\x0f \x03(\x0b\x32 .greenroom.control.v1.TransitionB\x04\xe2\x41\x01\x03\x12\x39\n\x0f\x66irst_held_time\x18\x10 \x01(\x0b\x32\x1a.google.protobuf.TimestampB\x04\xe2\x41\x01\x03\x12\x36\n\x0crelease_time\x18\x11 \x01(\x0b\x32\x1a.google.protobuf.TimestampB\x04\xe2\x41\x01\x03\x12\x1d\n\x0frecord_revision\x18\x12 \x01(\x03\x42\x04\xe2\x41\x01\x03\x12\x1b\n\rrollout_holds\x18\x13 \x03(\tB\x04\xe2\x41\x01\x03:J\xea\x41G\n\x1a\x63ontrol.greenroom/Instance\x12\x14instances/{instance}*\tinstances2\x08instance\"5\n\x08GatedKey\x12\x0b\n\x03key\x18\x01 \x01(\x0c\x12\x0c\n\x04live\x18\x02 \x01(\x08\x12\x0e\n\x06public\x18\x03 \x01(\x08\"\x93\x02\n\nGateStatus\x12\x0c\n\x04gate\x18\x01 \x01(\t\x12.\n\x05state\x18\x02 \x01(\x0e\x32\x1f.greenroom.control.v1.GateState\x12\x0f\n\x07\x61ttempt\x18\x03 \x01(\x05\x12\x0e\n\x06reason\x18\x04 \x01(\t\x12\x10\n\x08reporter\x18\x05 \x01(\t\x12/\n\x0bopened_time\x18\x06 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x30\n\x0c\x64\x65\x63ided_time\x18\x07 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x31\n\rdeadline_time\x18\x08 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"t\n\tCondition\x12\x0c\n\x04type\x18\x01 \x01(\t\x12\x0e\n\x06status\x18\x02 \x01(\x08\x12\x0e\n\x06reason\x18\x03 \x01(\t\x12\x0f\n\x07message\x18\x04 \x01(\t\x12(\n\x04time\x18\x05 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"\xd4\x01\n\nTransition\x12(\n\x04time\x18\x01 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\r\n\x05\x61\x63tor\x18\x02 \x01(\t\x12\r\n\x05\x65vent\x18\x03 \x01(\t\x12\x37\n\nfrom_state\x18\x04 \x01(\x0e\x32#.greenroom.control.v1.InstanceState\x12\x35\n\x08to_state\x18\x05 \x01(\x0e\x32#.greenroom.control.v1.InstanceState\x12\x0e\n\x06reason\x18\x06 \x01(\t\"\xca\x01\n\x14ListInstancesRequest\x12\x17\n\tpage_size\x18\x01 \x01(\x05\x42\x04\xe2\x41\x01\x01\x12\x18\n\npage_token\x18\x02 \x01(\tB\x04\xe2\x41\x01\x01\x12\x38\n\x05state\x18\x03 \x01(\x0e\x32#.greenroom.control.v1.InstanceStateB\x04\xe2\x41\x01\x01\x12\x17\n\tnamespace\x18\x04 \x01(\tB\x04\xe2\x41\x01\x01\x12\x17\n\tcomponent\x18\x05 \x01(\tB\x04\xe2\x41\x01\x01\x12\x13\n\x05model\x18\x06 \x01(\tB\x04\xe2\x41\x01\x01\"c\n\x15ListInstancesResponse\x12\x31\n\tinstances\x18\x01 \x03(\x0b\x32\x1e.greenroom.control.v1.Instance\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"\xb4\x01\n\x15WatchInstancesRequest\x12\x1a\n\x0cresume_token\x18\x01 \x01(\tB\x04\xe2\x41\x01\x01\x12\x38\n\x05state\x18\x02 \x01(\x0e\x32#.greenroom.control.v1.InstanceStateB\x04\xe2\x41\x01\x01\x12\x17\n\tnamespace\x18\x03 \x01(\tB\x04\xe2\x41\x01\x01\x12\x17\n\tcomponent\x18\x04 \x01(\tB\x04\xe2\x41\x01\x01\x12\x13\n\x05model\x18\x05 \x01(\tB\x04\xe2\x41\x01\x01\"c\n\x16WatchInstancesResponse\x12\x33\n\x06\x65vents\x18\x01 \x03(\x0b\x32#.greenroom.control.v1.InstanceEvent\x12\x14\n\x0cresume_token\x18\x02 \x01(\t\"\xb5\x01\n\rInstanceEvent\x12\x35\n\x04type\x18\x01 \x01(\x0e\x32\'.greenroom.control.v1.InstanceEventType\x12\x30\n\x08instance\x18\x02 \x01(\x0b\x32\x1e.greenroom.control.v1.Instance\x12;\n\x0eremoval_reason\x18\x03 \x01(\x0e\x32#.greenroom.control.v1.RemovalReason\"G\n\x12GetInstanceRequest\x12\x31\n\x04name\x18\x01 \x01(\tB#\xe2\x41\x01\x02\xfa\x41\x1c\n\x1a\x63ontrol.greenroom/Instance\"\xd8\x01\n\x14ReportVerdictRequest\x12\x31\n\x04name\x18\x01 \x01(\tB#\xe2\x41\x01\x02\xfa\x41\x1c\n\x1a\x63ontrol.greenroom/Instance\x12\x12\n\x04gate\x18\x02 \x01(\tB\x04\xe2\x41\x01\x02\x12\x15\n\x07\x61ttempt\x18\x03 \x01(\x05\x42\x04\xe2\x41\x01\x02\x12\x34\n\x07outcome\x18\x04 \x01(\x0e\x32\x1d.greenroom.control.v1.OutcomeB\x04\xe2\x41\x01\x02\x12\x14\n\x06reason\x18\x05 \x01(\tB\x04\xe2\x41\x01\x01\x12\x16\n\x08reporter\x18\x06 \x01(\tB\x04\xe2\x41\x01\x01\"\x95\x01\n\x15ReportVerdictResponse\x12\x30\n\x08instance\x18\x01 \x01(\x0b\x32\x1e.greenroom.control.v1.Instance\x12\x30\n\x08\x64\x65\x63ision\x18\x02 \x01(\x0e\x32\x1e.greenroom.control.v1.Decision\x12\x18\n\x10repeated_verdict\x18\x03 \x01(\x08\"\x8e\x03\n\x0bRolloutHold\x12\x12\n\x04name\x18\x01 \x01(\tB\x04\xe2\x41\x01\x08\x12\x14\n\x06reason\x18\x02 \x01(\tB\x04\xe2\x41\x01\x02\x12\x13\n\x05\x61\x63tor\x18\x03 \x01(\tB\x04\xe2\x41\x01\x02\x12\x36\n\x08selector\x18\x04 \x01(\x0b\x32\x1e.greenroom.control.v1.SelectorB\x04\xe2\x41\x01\x01\x12\x35\n\x0b\x63reate_time\x18\x05 \x01(\x0b\x32\x1a.google.protobuf.TimestampB\x04\xe2\x41\x01\x03\x12\x37\n\x0b\x65xpire_time\x18\x06 \x01(\x0b\x32\x1a.google.protobuf.TimestampB\x04\xe2\x41\x01\x01H\x00\x12.\n\x03ttl\x18\x07 \x01(\x0b\x32\x19.google.protobuf.DurationB\x04\xe2\x41\x01\x04H\x00:Z\xea\x41W\n\x1d\x63ontrol.greenroom/RolloutHold\x12\x1brolloutHolds/{rollout_hold}*\x0crolloutHolds2\x0brolloutHoldB\x0c\n\nexpiration\"\x7f\n\x08Selector\x12\x17\n\tnamespace\x18\x01 \x01(\tB\x04\xe2\x41\x01\x01\x12\x17\n\tcomponent\x18\x02 \x01(\tB\x04\xe2\x41\x01\x01\x12\x16\n\x08\x65ndpoint\x18\x03 \x01(\tB\x04\xe2\x41\x01\x01\x12\x13\n\x05model\x18\x04 \x01(\tB\x04\xe2\x41\x01\x01\x12\x14\n\x06suffix\x18\x05 \x01(\tB\x04\xe2\x41\x01\x01\"x\n\x18\x43reateRolloutHoldRequest\x12=\n\x0crollout_hold\x18\x01 \x01(\x0b\x32!.greenroom.control.v1.RolloutHoldB\x04\xe2\x41\x01\x02\x12\x1d\n\x0frollout_hold_id\x18\x02 \x01(\tB\x04\xe2\x41\x01\x01\"L\n\x17ListRolloutHoldsRequest\x12\x17\n\tpage_size\x18\x01 \x01(\x05\x42\x04\xe2\x41\x01\x01\x12\x18\n\npage_token\x18\x02 \x01(\tB\x04\xe2\x41\x01\x01\"m\n\x18ListRolloutHoldsResponse\x12\x38\n\rrollout_holds\x18\x01 \x03(\x0b\x32!.greenroom.control.v1.RolloutHold\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"N\n\x16LiftRolloutHoldRequest\x12\x34\n\x04name\x18\x01 \x01(\tB&\xe2\x41\x01\x02\xfa\x41\x1f\n\x1d\x63ontrol.greenroom/RolloutHold\"R\n\x17LiftRolloutHoldResponse\x12\x37\n\x0crollout_hold\x18\x01 \x01(\x0b\x32!.greenroom.control.v1.RolloutHold\"\x8e\x01\n\x16ReleaseInstanceRequest\x12\x31\n\x04name\x18\x01 \x01(\tB#\xe2\x41\x01\x02\xfa\x41\x1c\n\x1a\x63ontrol.greenroom/Instance\x12\x14\n\x06reason\x18\x02 \x01(\tB\x04\xe2\x41\x01\x02\x12\x13\n\x05\x61\x63tor\x18\x03 \x01(\tB\x04\xe2\x41\x01\x02\x12\x16\n\x08override\x18\x04 \x01(\x08\x42\x04\xe2\x41\x01\x02\"}\n\x17ReleaseInstanceResponse\x12\x30\n\x08instance\x18\x01 \x01(\x0b\x32\x1e.greenroom.control.v1.Instance\x12\x30\n\x08\x64\x65\x63ision\x18\x02 \x01(\x0e\x32\x1e.greenroom.control.v1.Decision\"u\n\x15RejectInstanceRequest\x12\x31\n\x04name\x18\x01 \x01(\tB#\xe2\x41\x01\x02\xfa\x41\x1c\n\x1a\x63ontrol.greenroom/Instance\x12\x14\n\x06reason\x18\x02 \x01(\tB\x04\xe2\x41\x01\x02\x12\x13\n\x05\x61\x63tor\x18\x03 \x01(\tB\x04\xe2\x41\x01\x02\"|\n\x16RejectInstanceResponse\x12\x30\n\x08instance\x18\x01 \x01(\x0b\x32\x1e.greenroom.control.v1.Instance\x12\x30\n\x08\x64\x65\x63ision\x18\x02 \x01(\x0e\x32\x1e.greenroom.control.v1.Decision\"w\n\x17WithdrawInstanceRequest\x12\x31\n\x04name\x18\x01 \x01(\tB#\xe2\x41\x01\x02\xfa\x41\x1c\n\x1a\x63ontrol.greenroom/Instance\x12\x14\n\x06reason\x18\x02 \x01(\tB\x04\xe2\x41\x01\x02\x12\x13\n\x05\x61\x63tor\x18\x03 \x01(\tB\x04\xe2\x41\x01\x02\"~\n\x18WithdrawInstanceResponse\x12\x30\n\x08instance\x18\x01 \x01(\x0b\x32\x1e.greenroom.control.v1.Instance\x12\x30\n\x08\x64\x65\x63ision\x18\x02 \x01(\x0e\x32\x1e.greenroom.control.v1.Decision\"\x86\x01\n\x11RetryGatesRequest\x12\x31\n\x04name\x18\x01 \x01(\tB#\xe2\x41\x01\x02\xfa\x41\x1c\n\x1a\x63ontrol.greenroom/Instance\x12\x14\n\x06reason\x18\x02 \x01(\tB\x04\xe2\x41\x01\x02\x12\x13\n\x05\x61\x63tor\x18\x03 \x01(\tB\x04\xe2\x41\x01\x02\x12\x13\n\x05gates\x18\x04 \x03(\tB\x04\xe2\x41\x01\x01\"x\n\x12RetryGatesResponse\x12\x30\n\x08instance\x18\x01 \x01(\x0b\x32\x1e.greenroom.control.v1.Instance\x12\x30\n\x08\x64\x65\x63ision\x18\x02 \x01(\x0e\x32\x1e.greenroom.control.v1.Decision\"p\n\x10\x44ropCardsRequest\x12\x31\n\x04name\x18\x01 \x01(\tB#\xe2\x41\x01\x02\xfa\x41\x1c\n\x1a\x63ontrol.greenroom/Instance\x12\x14\n\x06reason\x18\x02 \x01(\tB\x04\xe2\x41\x01\x02\x12\x13\n\x05\x61\x63tor\x18\x03 \x01(\tB\x04\xe2\x41\x01\x02\"w\n\x11\x44ropCardsResponse\x12\x30\n\x08instance\x18\x01 \x01(\x0b\x32\x1e.greenroom.control.v1.Instance\x12\x30\n\x08\x64\x65\x63ision\x18\x02 \x01(\x0e\x32\x1e.greenroom.control.v1.Decision\"r\n\x12RevokeLeaseRequest\x12\x31\n\x04name\x18\x01 \x01(\tB#\xe2\x41\x01\x02\xfa\x41\x1c\n\x1a\x63ontrol.greenroom/Instance\x12\x14\n\x06reason\x18\x02 \x01(\tB\x04\xe2\x41\x01\x02\x12\x13\n\x05\x61\x63tor\x18\x03 \x01(\tB\x04\xe2\x41\x01\x02\"y\n\x13RevokeLeaseResponse\x12\x30\n\x08instance\x18\x01 \x01(\x0b\x32\x1e.greenroom.control.v1.Instance\x12\x30\n\x08\x64\x65\x63ision\x18\x02 \x01(\x0e\x32\x1e.greenroom.control.v1.Decision*\xa0\x01\n\rInstanceState\x12\x1e\n\x1aINSTANCE_STATE_UNSPECIFIED\x10\x00\x12\x17\n\x13INSTANCE_STATE_HELD\x10\x01\x12\x1b\n\x17INSTANCE_STATE_RELEASED\x10\x02\x12\x1b\n\x17INSTANCE_STATE_REJECTED\x10\x03\x12\x1c\n\x18INSTANCE_STATE_WITHDRAWN\x10\x04*X\n\x04Hold\x12\x14\n\x10HOLD_UNSPECIFIED\x10\x00\x12\r\n\tHOLD_CARD\x10\x01\x12\x1a\n\x16HOLD_CARD_AND_INSTANCE\x10\x02\x12\x0f\n\x0bHOLD_HEALTH\x10\x03*\xbb\x01\n\tGateState\x12\x1a\n\x16GATE_STATE_UNSPECIFIED\x10\x00\x12\x16\n\x12GATE_STATE_PENDING\x10\x01\x12\x15\n\x11GATE_STATE_PASSED\x10\x02\x12\x15\n\x11GATE_STATE_FAILED\x10\x03\x12\x1b\n\x17GATE_STATE_INCONCLUSIVE\x10\x04\x12\x14\n\x10GATE_STATE_ERROR\x10\x05\x12\x19\n\x15GATE_STATE_OVERRIDDEN\x10\x06*w\n\x07Outcome\x12\x17\n\x13OUTCOME_UNSPECIFIED\x10\x00\x12\x12\n\x0eOUTCOME_PASSED\x10\x01\x12\x12\n\x0eOUTCOME_FAILED\x10\x02\x12\x18\n\x14OUTCOME_INCONCLUSIVE\x10\x03\x12\x11\n\rOUTCOME_ERROR\x10\x04*\xfd\x01\n\x11InstanceEventType\x12#\n\x1fINSTANCE_EVENT_TYPE_UNSPECIFIED\x10\x00\x12 \n\x1cINSTANCE_EVENT_TYPE_EXISTING\x10\x01\x12\x1d\n\x19INSTANCE_EVENT_TYPE_ADDED\x10\x02\x12\x1f\n\x1bINSTANCE_EVENT_TYPE_CHANGED\x10\x03\x12\x1f\n\x1bINSTANCE_EVENT_TYPE_REMOVED\x10\x04\x12\x1e\n\x1aINSTANCE_EVENT_TYPE_SYNCED\x10\x05\x12 \n\x1cINSTANCE_EVENT_TYPE_BOOKMARK\x10\x06*\x8b\x01\n\rRemovalReason\x12\x1e\n\x1aREMOVAL_REASON_UNSPECIFIED\x10\x00\x12\x1a\n\x16REMOVAL_REASON_EXPIRED\x10\x01\x12\x1f\n\x1bREMOVAL_REASON_NOT_MATCHING\x10\x02\x12\x1d\n\x19REMOVAL_REASON_UNREADABLE\x10\x03*\xdb\x01\n\x08\x44\x65\x63ision\x12\x18\n\x14\x44\x45\x43ISION_UNSPECIFIED\x10\x00\x12\x15\n\x11\x44\x45\x43ISION_RECORDED\x10\x01\x12\x13\n\x0f\x44\x45\x43ISION_QUEUED\x10\x02\x12\x15\n\x11\x44\x45\x43ISION_RELEASED\x10\x03\x12\x15\n\x11\x44\x45\x43ISION_REJECTED\x10\x04\x12\x16\n\x12\x44\x45\x43ISION_WITHDRAWN\x10\x05\x12\x14\n\x10\x44\x45\x43ISION_DROPPED\x10\x06\x12\x1a\n\x16\x44\x45\x43ISION_LEASE_REVOKED\x10\x07\x12\x11\n\rDECISION_HELD\x10\x08\x32\xeb\x0e\n\x07\x43ontrol\x12\x7f\n\rListInstances\x12*.greenroom.control.v1.ListInstancesRequest\x1a+.greenroom.control.v1.ListInstancesResponse\"\x15\x82\xd3\xe4\x93\x02\x0f\x12\r/v1/instances\x12\x8a\x01\n\x0eWatchInstances\x12+.greenroom.control.v1.WatchInstancesRequest\x1a,.greenroom.control.v1.WatchInstancesResponse\"\x1b\x82\xd3\xe4\x93\x02\x15\x12\x13/v1/instances:watch0\x01\x12w\n\x0bGetInstance\x12(.greenroom.control.v1.GetInstanceRequest\x1a\x1e.greenroom.control.v1.Instance\"\x1e\x82\xd3\xe4\x93\x02\x18\x12\x16/v1/{name=instances/*}\x12\x99\x01\n\rReportVerdict\x12*.greenroom.control.v1.ReportVerdictRequest\x1a+.greenroom.control.v1.ReportVerdictResponse\"/\x82\xd3\xe4\x93\x02)\"$/v1/{name=instances/*}:reportVerdict:\x01*\x12\x8e\x01\n\x11\x43reateRolloutHold\x12..greenroom.control.v1.CreateRolloutHoldRequest\x1a!.greenroom.control.v1.RolloutHold\"&\x82\xd3\xe4\x93\x02 \"\x10/v1/rolloutHolds:\x0crollout_hold\x12\x8b\x01\n\x10ListRolloutHolds\x12-.greenroom.control.v1.ListRolloutHoldsRequest\x1a..greenroom.control.v1.ListRolloutHoldsResponse\"\x18\x82\xd3\xe4\x93\x02\x12\x12\x10/v1/rolloutHolds\x12\x99\x01\n\x0fLiftRolloutHold\x12,.greenroom.control.v1.LiftRolloutHoldRequest\x1a-.greenroom.control.v1.LiftRolloutHoldResponse\")\x82\xd3\xe4\x93\x02#\"\x1e/v1/{name=rolloutHolds/*}:lift:\x01*\x12\x99\x01\n\x0fReleaseInstance\x12,.greenroom.control.v1.ReleaseInstanceRequest\x1a-.greenroom.control.v1.ReleaseInstanceResponse\")\x82\xd3\xe4\x93\x02#\"\x1e/v1/{name=instances/*}:release:\x01*\x12\x95\x01\n\x0eRejectInstance\x12+.greenroom.control.v1.RejectInstanceRequest\x1a,.greenroom.control.v1.RejectInstanceResponse\"(\x82\xd3\xe4\x93\x02\"\"\x1d/v1/{name=instances/*}:reject:\x01*\x12\x9d\x01\n\x10WithdrawInstance\x12-.greenroom.control.v1.WithdrawInstanceRequest\x1a..greenroom.control.v1.WithdrawInstanceResponse\"*\x82\xd3\xe4\x93\x02$\"\x1f/v1/{name=instances/*}:withdraw:\x01*\x12\x8d\x01\n\nRetryGates\x12\'.greenroom.control.v1.RetryGatesRequest\x1a(.greenroom.control.v1.RetryGatesResponse\",\x82\xd3\xe4\x93\x02&\"!/v1/{name=instances/*}:retryGates:\x01*\x12\x89\x01\n\tDropCards\x12&.greenroom.control.v1.DropCardsRequest\x1a\'.greenroom.control.v1.DropCardsResponse\"+\x82\xd3\xe4\x93\x02%\" /v1/{name=instances/*}:dropCards:\x01*\x12\x91\x01\n\x0bRevokeLease\x12(.greenroom.control.v1.RevokeLeaseRequest\x1a).greenroom.control.v1.RevokeLeaseResponse\"-\x82\xd3\xe4\x93\x02\'\"\"/v1/{name=instances/*}:revokeLease:\x01*b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -187,84 +188,110 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_REVOKELEASEREQUEST'].fields_by_name['reason']._serialized_options = b'\342A\001\002'
   _globals['_REVOKELEASEREQUEST'].fields_by_name['actor']._loaded_options = None
   _globals['_REVOKELEASEREQUEST'].fields_by_name['actor']._serialized_options = b'\342A\001\002'
-  _globals['_INSTANCESTATE']._serialized_start=5383
-  _globals['_INSTANCESTATE']._serialized_end=5543
-  _globals['_HOLD']._serialized_start=5545
-  _globals['_HOLD']._serialized_end=5633
-  _globals['_GATESTATE']._serialized_start=5636
-  _globals['_GATESTATE']._serialized_end=5823
-  _globals['_OUTCOME']._serialized_start=5825
-  _globals['_OUTCOME']._serialized_end=5944
-  _globals['_INSTANCEEVENTTYPE']._serialized_start=5947
-  _globals['_INSTANCEEVENTTYPE']._serialized_end=6200
-  _globals['_REMOVALREASON']._serialized_start=6203
-  _globals['_REMOVALREASON']._serialized_end=6342
-  _globals['_DECISION']._serialized_start=6345
-  _globals['_DECISION']._serialized_end=6564
-  _globals['_INSTANCE']._serialized_start=186
-  _globals['_INSTANCE']._serialized_end=992
-  _globals['_GATEDKEY']._serialized_start=994
-  _globals['_GATEDKEY']._serialized_end=1047
-  _globals['_GATESTATUS']._serialized_start=1050
-  _globals['_GATESTATUS']._serialized_end=1325
-  _globals['_CONDITION']._serialized_start=1327
-  _globals['_CONDITION']._serialized_end=1443
-  _globals['_TRANSITION']._serialized_start=1446
-  _globals['_TRANSITION']._serialized_end=1658
-  _globals['_LISTINSTANCESREQUEST']._serialized_start=1661
-  _globals['_LISTINSTANCESREQUEST']._serialized_end=1863
-  _globals['_LISTINSTANCESRESPONSE']._serialized_start=1865
-  _globals['_LISTINSTANCESRESPONSE']._serialized_end=1964
-  _globals['_WATCHINSTANCESREQUEST']._serialized_start=1967
-  _globals['_WATCHINSTANCESREQUEST']._serialized_end=2147
-  _globals['_WATCHINSTANCESRESPONSE']._serialized_start=2149
-  _globals['_WATCHINSTANCESRESPONSE']._serialized_end=2248
-  _globals['_INSTANCEEVENT']._serialized_start=2251
-  _globals['_INSTANCEEVENT']._serialized_end=2432
-  _globals['_GETINSTANCEREQUEST']._serialized_start=2434
-  _globals['_GETINSTANCEREQUEST']._serialized_end=2505
-  _globals['_REPORTVERDICTREQUEST']._serialized_start=2508
-  _globals['_REPORTVERDICTREQUEST']._serialized_end=2724
-  _globals['_REPORTVERDICTRESPONSE']._serialized_start=2727
-  _globals['_REPORTVERDICTRESPONSE']._serialized_end=2876
-  _globals['_ROLLOUTHOLD']._serialized_start=2879
-  _globals['_ROLLOUTHOLD']._serialized_end=3277
-  _globals['_SELECTOR']._serialized_start=3279
-  _globals['_SELECTOR']._serialized_end=3406
-  _globals['_CREATEROLLOUTHOLDREQUEST']._serialized_start=3408
-  _globals['_CREATEROLLOUTHOLDREQUEST']._serialized_end=3528
-  _globals['_LISTROLLOUTHOLDSREQUEST']._serialized_start=3530
-  _globals['_LISTROLLOUTHOLDSREQUEST']._serialized_end=3606
-  _globals['_LISTROLLOUTHOLDSRESPONSE']._serialized_start=3608
-  _globals['_LISTROLLOUTHOLDSRESPONSE']._serialized_end=3717
-  _globals['_LIFTROLLOUTHOLDREQUEST']._serialized_start=3719
-  _globals['_LIFTROLLOUTHOLDREQUEST']._serialized_end=3797
-  _globals['_LIFTROLLOUTHOLDRESPONSE']._serialized_start=3799
-  _globals['_LIFTROLLOUTHOLDRESPONSE']._serialized_end=3881
-  _globals['_RELEASEINSTANCEREQUEST']._serialized_start=3884
-  _globals['_RELEASEINSTANCEREQUEST']._serialized_end=4026
-  _globals['_RELEASEINSTANCERESPONSE']._serialized_start=4028
-  _globals['_RELEASEINSTANCERESPONSE']._serialized_end=4153
-  _globals['_REJECTINSTANCEREQUEST']._serialized_start=4155
-  _globals['_REJECTINSTANCEREQUEST']._serialized_end=4272
-  _globals['_REJECTINSTANCERESPONSE']._serialized_start=4274
-  _globals['_REJECTINSTANCERESPONSE']._serialized_end=4398
-  _globals['_WITHDRAWINSTANCEREQUEST']._serialized_start=4400
-  _globals['_WITHDRAWINSTANCEREQUEST']._serialized_end=4519
-  _globals['_WITHDRAWINSTANCERESPONSE']._serialized_start=4521
-  _globals['_WITHDRAWINSTANCERESPONSE']._serialized_end=4647
-  _globals['_RETRYGATESREQUEST']._serialized_start=4650
-  _globals['_RETRYGATESREQUEST']._serialized_end=4784
-  _globals['_RETRYGATESRESPONSE']._serialized_start=4786
-  _globals['_RETRYGATESRESPONSE']._serialized_end=4906
-  _globals['_DROPCARDSREQUEST']._serialized_start=4908
-  _globals['_DROPCARDSREQUEST']._serialized_end=5020
-  _globals['_DROPCARDSRESPONSE']._serialized_start=5022
-  _globals['_DROPCARDSRESPONSE']._serialized_end=5141
-  _globals['_REVOKELEASEREQUEST']._serialized_start=5143
-  _globals['_REVOKELEASEREQUEST']._serialized_end=5257
-  _globals['_REVOKELEASERESPONSE']._serialized_start=5259
-  _globals['_REVOKELEASERESPONSE']._serialized_end=5380
-  _globals['_CONTROL']._serialized_start=6567
-  _globals['_CONTROL']._serialized_end=7946
+  _globals['_CONTROL'].methods_by_name['ListInstances']._loaded_options = None
+  _globals['_CONTROL'].methods_by_name['ListInstances']._serialized_options = b'\202\323\344\223\002\017\022\r/v1/instances'
+  _globals['_CONTROL'].methods_by_name['WatchInstances']._loaded_options = None
+  _globals['_CONTROL'].methods_by_name['WatchInstances']._serialized_options = b'\202\323\344\223\002\025\022\023/v1/instances:watch'
+  _globals['_CONTROL'].methods_by_name['GetInstance']._loaded_options = None
+  _globals['_CONTROL'].methods_by_name['GetInstance']._serialized_options = b'\202\323\344\223\002\030\022\026/v1/{name=instances/*}'
+  _globals['_CONTROL'].methods_by_name['ReportVerdict']._loaded_options = None
+  _globals['_CONTROL'].methods_by_name['ReportVerdict']._serialized_options = b'\202\323\344\223\002)\"$/v1/{name=instances/*}:reportVerdict:\001*'
+  _globals['_CONTROL'].methods_by_name['CreateRolloutHold']._loaded_options = None
+  _globals['_CONTROL'].methods_by_name['CreateRolloutHold']._serialized_options = b'\202\323\344\223\002 \"\020/v1/rolloutHolds:\014rollout_hold'
+  _globals['_CONTROL'].methods_by_name['ListRolloutHolds']._loaded_options = None
+  _globals['_CONTROL'].methods_by_name['ListRolloutHolds']._serialized_options = b'\202\323\344\223\002\022\022\020/v1/rolloutHolds'
+  _globals['_CONTROL'].methods_by_name['LiftRolloutHold']._loaded_options = None
+  _globals['_CONTROL'].methods_by_name['LiftRolloutHold']._serialized_options = b'\202\323\344\223\002#\"\036/v1/{name=rolloutHolds/*}:lift:\001*'
+  _globals['_CONTROL'].methods_by_name['ReleaseInstance']._loaded_options = None
+  _globals['_CONTROL'].methods_by_name['ReleaseInstance']._serialized_options = b'\202\323\344\223\002#\"\036/v1/{name=instances/*}:release:\001*'
+  _globals['_CONTROL'].methods_by_name['RejectInstance']._loaded_options = None
+  _globals['_CONTROL'].methods_by_name['RejectInstance']._serialized_options = b'\202\323\344\223\002\"\"\035/v1/{name=instances/*}:reject:\001*'
+  _globals['_CONTROL'].methods_by_name['WithdrawInstance']._loaded_options = None
+  _globals['_CONTROL'].methods_by_name['WithdrawInstance']._serialized_options = b'\202\323\344\223\002$\"\037/v1/{name=instances/*}:withdraw:\001*'
+  _globals['_CONTROL'].methods_by_name['RetryGates']._loaded_options = None
+  _globals['_CONTROL'].methods_by_name['RetryGates']._serialized_options = b'\202\323\344\223\002&\"!/v1/{name=instances/*}:retryGates:\001*'
+  _globals['_CONTROL'].methods_by_name['DropCards']._loaded_options = None
+  _globals['_CONTROL'].methods_by_name['DropCards']._serialized_options = b'\202\323\344\223\002%\" /v1/{name=instances/*}:dropCards:\001*'
+  _globals['_CONTROL'].methods_by_name['RevokeLease']._loaded_options = None
+  _globals['_CONTROL'].methods_by_name['RevokeLease']._serialized_options = b'\202\323\344\223\002\'\"\"/v1/{name=instances/*}:revokeLease:\001*'
+  _globals['_INSTANCESTATE']._serialized_start=5413
+  _globals['_INSTANCESTATE']._serialized_end=5573
+  _globals['_HOLD']._serialized_start=5575
+  _globals['_HOLD']._serialized_end=5663
+  _globals['_GATESTATE']._serialized_start=5666
+  _globals['_GATESTATE']._serialized_end=5853
+  _globals['_OUTCOME']._serialized_start=5855
+  _globals['_OUTCOME']._serialized_end=5974
+  _globals['_INSTANCEEVENTTYPE']._serialized_start=5977
+  _globals['_INSTANCEEVENTTYPE']._serialized_end=6230
+  _globals['_REMOVALREASON']._serialized_start=6233
+  _globals['_REMOVALREASON']._serialized_end=6372
+  _globals['_DECISION']._serialized_start=6375
+  _globals['_DECISION']._serialized_end=6594
+  _globals['_INSTANCE']._serialized_start=216
+  _globals['_INSTANCE']._serialized_end=1022
+  _globals['_GATEDKEY']._serialized_start=1024
+  _globals['_GATEDKEY']._serialized_end=1077
+  _globals['_GATESTATUS']._serialized_start=1080
+  _globals['_GATESTATUS']._serialized_end=1355
+  _globals['_CONDITION']._serialized_start=1357
+  _globals['_CONDITION']._serialized_end=1473
+  _globals['_TRANSITION']._serialized_start=1476
+  _globals['_TRANSITION']._serialized_end=1688
+  _globals['_LISTINSTANCESREQUEST']._serialized_start=1691
+  _globals['_LISTINSTANCESREQUEST']._serialized_end=1893
+  _globals['_LISTINSTANCESRESPONSE']._serialized_start=1895
+  _globals['_LISTINSTANCESRESPONSE']._serialized_end=1994
+  _globals['_WATCHINSTANCESREQUEST']._serialized_start=1997
+  _globals['_WATCHINSTANCESREQUEST']._serialized_end=2177
+  _globals['_WATCHINSTANCESRESPONSE']._serialized_start=2179
+  _globals['_WATCHINSTANCESRESPONSE']._serialized_end=2278
+  _globals['_INSTANCEEVENT']._serialized_start=2281
+  _globals['_INSTANCEEVENT']._serialized_end=2462
+  _globals['_GETINSTANCEREQUEST']._serialized_start=2464
+  _globals['_GETINSTANCEREQUEST']._serialized_end=2535
+  _globals['_REPORTVERDICTREQUEST']._serialized_start=2538
+  _globals['_REPORTVERDICTREQUEST']._serialized_end=2754
+  _globals['_REPORTVERDICTRESPONSE']._serialized_start=2757
+  _globals['_REPORTVERDICTRESPONSE']._serialized_end=2906
+  _globals['_ROLLOUTHOLD']._serialized_start=2909
+  _globals['_ROLLOUTHOLD']._serialized_end=3307
+  _globals['_SELECTOR']._serialized_start=3309
+  _globals['_SELECTOR']._serialized_end=3436
+  _globals['_CREATEROLLOUTHOLDREQUEST']._serialized_start=3438
+  _globals['_CREATEROLLOUTHOLDREQUEST']._serialized_end=3558
+  _globals['_LISTROLLOUTHOLDSREQUEST']._serialized_start=3560
+  _globals['_LISTROLLOUTHOLDSREQUEST']._serialized_end=3636
+  _globals['_LISTROLLOUTHOLDSRESPONSE']._serialized_start=3638
+  _globals['_LISTROLLOUTHOLDSRESPONSE']._serialized_end=3747
+  _globals['_LIFTROLLOUTHOLDREQUEST']._serialized_start=3749
+  _globals['_LIFTROLLOUTHOLDREQUEST']._serialized_end=3827
+  _globals['_LIFTROLLOUTHOLDRESPONSE']._serialized_start=3829
+  _globals['_LIFTROLLOUTHOLDRESPONSE']._serialized_end=3911
+  _globals['_RELEASEINSTANCEREQUEST']._serialized_start=3914
+  _globals['_RELEASEINSTANCEREQUEST']._serialized_end=4056
+  _globals['_RELEASEINSTANCERESPONSE']._serialized_start=4058
+  _globals['_RELEASEINSTANCERESPONSE']._serialized_end=4183
+  _globals['_REJECTINSTANCEREQUEST']._serialized_start=4185
+  _globals['_REJECTINSTANCEREQUEST']._serialized_end=4302
+  _globals['_REJECTINSTANCERESPONSE']._serialized_start=4304
+  _globals['_REJECTINSTANCERESPONSE']._serialized_end=4428
+  _globals['_WITHDRAWINSTANCEREQUEST']._serialized_start=4430
+  _globals['_WITHDRAWINSTANCEREQUEST']._serialized_end=4549
+  _globals['_WITHDRAWINSTANCERESPONSE']._serialized_start=4551
+  _globals['_WITHDRAWINSTANCERESPONSE']._serialized_end=4677
+  _globals['_RETRYGATESREQUEST']._serialized_start=4680
+  _globals['_RETRYGATESREQUEST']._serialized_end=4814
+  _globals['_RETRYGATESRESPONSE']._serialized_start=4816
+  _globals['_RETRYGATESRESPONSE']._serialized_end=4936
+  _globals['_DROPCARDSREQUEST']._serialized_start=4938
+  _globals['_DROPCARDSREQUEST']._serialized_end=5050
+  _globals['_DROPCARDSRESPONSE']._serialized_start=5052
+  _globals['_DROPCARDSRESPONSE']._serialized_end=5171
+  _globals['_REVOKELEASEREQUEST']._serialized_start=5173
+  _globals['_REVOKELEASEREQUEST']._serialized_end=5287
+  _globals['_REVOKELEASERESPONSE']._serialized_start=5289
+  _globals['_REVOKELEASERESPONSE']._serialized_end=5410
+  _globals['_CONTROL']._serialized_start=6597
+  _globals['_CONTROL']._serialized_end=8496
 # @@protoc_insertion_point(module_scope)

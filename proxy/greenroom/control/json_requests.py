@@ -1,0 +1,97 @@
+"""Requests of the control API as HTTP has them: path, query and JSON body to a message. Pure.
+
+The rule: as strict as the gRPC side. What is not understood is refused and named, and so is what is said twice in two
+places.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from google.protobuf import json_format
+from google.protobuf.descriptor import Descriptor, FieldDescriptor
+from google.protobuf.message import Message
+
+from greenroom.control.routes import WHOLE_BODY, Found
+from greenroom.errors import InvalidRequest
+
+MAX_BODY_BYTES = 64 * 1024
+"""The longest request there is has some names and a reason."""
+JSON = "application/json"
+_TRUTH = {"true": True, "false": False}
+
+
+def message_of(
+    found: Found, message: Message, query: Iterable[tuple[str, str]], body: bytes, content_type: str
+) -> Message:
+    """Fills the empty `message` of a route's request, and returns it; InvalidRequest says what is wrong and where."""
+    route = found.route
+    if route.body:
+        _fill_from_body(message, route.body, _text(body, content_type))
+    elif body:
+        raise InvalidRequest(f"{route.verb} {route.path} takes no body: its fields belong into the query")
+    in_query = () if route.body == WHOLE_BODY else _query_fields(message.DESCRIPTOR, found)
+    _fill(message, _from_query(query, {field.name: field for field in in_query}, route.path), "the query")
+    for name, value in found.given.items():
+        if getattr(message, name) not in ("", value):
+            raise InvalidRequest(f"{name}: {getattr(message, name)!r} is not what the path says: {value!r}", field=name)
+        setattr(message, name, value)
+    return message
+
+
+def _text(body: bytes, content_type: str) -> str:
+    """The body as text. A page of another origin can make browsers post anything but JSON unasked."""
+    if content_type.partition(";")[0].strip().lower() != JSON:
+        raise InvalidRequest(f"content-type: {content_type or 'none'!r}; the body is JSON, so say {JSON!r}")
+    try:
+        return body.decode()
+    except UnicodeDecodeError:
+        raise InvalidRequest("the body is not UTF-8") from None
+
+
+def _fill_from_body(message: Message, body: str, text: str) -> None:
+    target = message if body == WHOLE_BODY else getattr(message, body)
+    if text.strip() and not text.lstrip().startswith("{"):
+        raise InvalidRequest(f"the body is no {target.DESCRIPTOR.full_name}: that is a JSON object")
+    try:
+        json_format.Parse(text or "{}", target)
+    except json_format.ParseError as error:
+        raise InvalidRequest(f"the body is no {target.DESCRIPTOR.full_name}: {_one_line(error)}") from None
+    except RecursionError:
+        raise InvalidRequest("the body is nested too deep") from None
+    if body != WHOLE_BODY:
+        target.SetInParent()
+
+
+def _query_fields(request: Descriptor, found: Found) -> list[FieldDescriptor]:
+    """What the query may say: everything simple that neither path nor body says."""
+    elsewhere = {found.route.body, *found.given}
+    simple = (field for field in request.fields if field.message_type is None and not field.is_repeated)
+    return [field for field in simple if field.name not in elsewhere]
+
+
+def _from_query(
+    query: Iterable[tuple[str, str]], fields: Mapping[str, FieldDescriptor], path: str
+) -> Mapping[str, object]:
+    by_name = fields | {field.json_name: field for field in fields.values()}
+    said: dict[str, object] = {}
+    for name, value in query:
+        field = by_name.get(name)
+        if field is None:
+            known = ", ".join(fields) or "none"
+            raise InvalidRequest(f"{name!r} is no parameter of {path} (they are: {known})", field=name)
+        if field.name in said:
+            raise InvalidRequest(f"{field.name}: is given twice", field=field.name)
+        said[field.name] = _TRUTH.get(value, value) if field.type == FieldDescriptor.TYPE_BOOL else value
+    return said
+
+
+def _fill(message: Message, said: Mapping[str, Any], place: str) -> None:
+    for name, value in said.items():
+        try:
+            json_format.ParseDict({name: value}, message)
+        except json_format.ParseError as error:
+            raise InvalidRequest(f"{name}: {_one_line(error)} (in {place})", field=name) from None
+
+
+def _one_line(error: Exception) -> str:
+    return " ".join(str(error).split())
