@@ -29,7 +29,7 @@ def message_of(
         _fill_from_body(message, route.body, _text(body, content_type))
     elif body:
         raise InvalidRequest(f"{route.verb} {route.path} takes no body: its fields belong into the query")
-    in_query = () if route.body == WHOLE_BODY else _query_fields(message.DESCRIPTOR, found)
+    in_query = () if route.body == WHOLE_BODY else _query_fields(route.method.input_type, found)
     _fill(message, _from_query(query, {field.name: field for field in in_query}, route.path), "the query")
     for name, value in found.given.items():
         if getattr(message, name) not in ("", value):
@@ -72,7 +72,7 @@ def _query_fields(request: Descriptor, found: Found) -> list[FieldDescriptor]:
 def _from_query(
     query: Iterable[tuple[str, str]], fields: Mapping[str, FieldDescriptor], path: str
 ) -> Mapping[str, object]:
-    by_name = fields | {field.json_name: field for field in fields.values()}
+    by_name = {**fields, **{field.json_name: field for field in fields.values()}}
     said: dict[str, object] = {}
     for name, value in query:
         field = by_name.get(name)

@@ -93,6 +93,7 @@ def _operation(route: Route) -> Json:
     if route.body:
         fields = route.method.input_type.fields_by_name
         kind = route.method.input_type if route.body == WHOLE_BODY else fields[route.body].message_type
+        assert kind is not None, f"{route.path}: a body that is one field is a message"
         leave_out = frozenset(route.variables) if route.body == WHOLE_BODY else frozenset[str]()
         operation["requestBody"] = {"required": True, **_content(None, _object(kind, leave_out))}
     return operation

@@ -13,8 +13,8 @@ from typing import Any, TypeVar
 from google.protobuf.message import DecodeError, Message
 
 from greenroom.control.views import INSTANCES, OUTCOMES, ROLLOUT_HOLDS, selector_of
-from greenroom.core.keyspace import InstanceId, lease_of
 from greenroom.core.decisions import DecisionKind, PersonsDecision
+from greenroom.core.keyspace import InstanceId, lease_of
 from greenroom.core.policy import GATE_NAME, NO_GATE_NAME
 from greenroom.core.record import MAX_REASON_BYTES, bounded_reason
 from greenroom.core.selectors import Selector

@@ -205,8 +205,12 @@ async def test_a_persons_decision_is_a_line_of_its_own_before_what_it_did() -> N
     decision, rejection = log.events
     told = {name: decision[name] for name in ("event", "instance", "kind", "actor", "reason", "leaves")}
     assert told == {
-        **{"event": "decision.taken", "instance": ONE, "kind": "reject"},
-        **{"actor": "ann", "reason": "looks wrong", "leaves": "rejected"},
+        "event": "decision.taken",
+        "instance": ONE,
+        "kind": "reject",
+        "actor": "ann",
+        "reason": "looks wrong",
+        "leaves": "rejected",
     }
     assert (rejection["event"], rejection["actor"], rejection["reason"]) == ("instance.rejected", "ann", "looks wrong")
     assert "gate" not in rejection

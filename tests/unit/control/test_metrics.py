@@ -70,7 +70,10 @@ def test_peoples_decisions_are_counted_by_kind_and_a_persons_rejection_as_such()
     metrics.decision_taken(DecisionKind.REJECT)
     metrics.carried_out(done(before, rejected(before, "ann", "", now()), Effect.REJECTED))
     assert value(metrics, "decisions_total", kind="reject") == 1
-    assert (value(metrics, "rejections_total", cause="person"), value(metrics, "rejections_total", cause="verdict")) == (
+    assert (
+        value(metrics, "rejections_total", cause="person"),
+        value(metrics, "rejections_total", cause="verdict"),
+    ) == (
         1,
         0,
     )
