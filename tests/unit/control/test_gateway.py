@@ -25,7 +25,7 @@ class Broken(ControlService):
     """A service with bugs."""
 
     def __init__(self) -> None:
-        """Nothing is needed for that."""
+        self.decisions = service_of(fed_follower()).decisions
 
     async def list_instances(self, request: pb.ListInstancesRequest) -> pb.ListInstancesResponse:
         raise ZeroDivisionError("secret")

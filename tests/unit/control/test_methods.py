@@ -8,7 +8,7 @@ import grpc
 import pytest
 from google.rpc import status_pb2
 
-from greenroom.control.methods import STATUS_KEY, _Handler, _methods, _stream_methods, _StreamHandler
+from greenroom.control.methods import STATUS_KEY, _Handler, _StreamHandler, stream_methods, unary_methods
 from greenroom.control.requests import RequestParser
 from greenroom.errors import NotReady, UnknownInstance
 from greenroom.pb.control.v1 import control_pb2 as pb
@@ -87,8 +87,8 @@ async def test_bytes_that_are_no_request_end_as_one_too() -> None:
 async def test_each_method_of_the_proto_is_there() -> None:
     service = service_of(fed_follower([]))
     declared = {method.name: method for method in pb.DESCRIPTOR.services_by_name["Control"].methods}
-    assert {name for name, _, _ in (*_methods(service), *_stream_methods(service))} == set(declared)
-    for methods, is_stream in ((_methods(service), False), (_stream_methods(service), True)):
+    assert {name for name, _, _ in (*unary_methods(service), *stream_methods(service))} == set(declared)
+    for methods, is_stream in ((unary_methods(service), False), (stream_methods(service), True)):
         for name, _, request_type in methods:
             assert request_type.DESCRIPTOR is declared[name].input_type
             assert declared[name].server_streaming is is_stream
