@@ -63,6 +63,12 @@ class Control:
         """Every gate passes; what the last verdict led to."""
         return [self.verdict(instance, gate, "passed") for gate in gates][-1]
 
+    def decide(self, rpc: str, instance: str, **fields: Any) -> Any:
+        """A person's decision by the name of its rpc, such as `RejectInstance`; the answer."""
+        request_type = getattr(control_pb2, f"{rpc}Request")
+        said = {"name": f"instances/{instance}", "reason": "the test says so", "actor": "tests", **fields}
+        return getattr(self.stub, rpc)(request_type(**said), timeout=CALL_SECONDS)
+
     def hold_rollout(self, hold_id: str) -> None:
         hold = control_pb2.RolloutHold(reason="the test says so", actor="tests")
         request = control_pb2.CreateRolloutHoldRequest(rollout_hold=hold, rollout_hold_id=hold_id)

@@ -15,6 +15,7 @@ from greenroom.pb.etcd import rpc_pb2
 from tests.support.client import EtcdClient, delete, put
 from tests.support.endpoints import Endpoint, Proxy, direct_endpoint
 from tests.support.etcd import Etcd
+from tests.support.greenroom import GATE_ARGUMENTS
 from tests.support.waiting import wait_for
 from tests.support.workers import Worker
 
@@ -187,6 +188,27 @@ def test_a_release_without_space_waits_and_is_done_by_itself_when_there_is(
     make_space(proxy.public)
     wait_for(lambda: proxy.shown(worker) == [worker.card_key], RETRY_SECONDS, "it is released by itself")
     assert proxy.control.state(worker.instance) == "RELEASED"
+
+
+def test_a_withdrawal_without_space_is_refused_and_a_lease_can_still_be_ended(
+    small_etcd: Etcd, launch_proxy: Callable[..., Proxy]
+) -> None:
+    """By deletion alone the cards would be lost. Whoever cannot wait for space ends the lease, which loses no more."""
+    proxy = launch_proxy(small_etcd, arguments=(*GATE_ARGUMENTS, "--allow-revoke-lease"))
+    stays, goes = proxy.released_worker(), proxy.released_worker()
+    wait_for(lambda: len(proxy.control.instances()) == 2, describe="the proxy knows both")
+    fill(proxy.public)
+    code, text = refused(lambda: proxy.control.decide("WithdrawInstance", stays.instance))
+    assert code is grpc.StatusCode.RESOURCE_EXHAUSTED
+    assert "nothing was withdrawn: make space, or revoke the instance's lease" in text
+    assert NO_SPACE[1] in text
+    proxy.control.decide("RevokeLease", goes.instance)
+    assert proxy.client.time_to_live(goes.lease).TTL == -1
+    assert "decision.not_noted" in proxy.greenroom.log()
+    make_space(proxy.public)
+    assert (proxy.shown(stays), proxy.shown(goes)) == ([stays.card_key], [])
+    proxy.control.decide("WithdrawInstance", stays.instance)
+    assert (proxy.shown(stays), proxy.held(stays)) == ([], [stays.card_key])
 
 
 def test_a_proxy_that_starts_without_space_serves_what_etcd_does(

@@ -1,7 +1,7 @@
 """A withdrawal takes back everything public of an instance at once, whatever the worker does meanwhile.
 
-The operation has no call of its own in the control API yet: the product's own plan is carried out from here, and the
-worker's writes go through the proxy. What comes between read and Txn is brought there by hand.
+The product's own plan is carried out from here, as the control API does it, and the worker's writes go through the
+proxy. What comes between read and Txn is brought there by hand.
 """
 
 import asyncio

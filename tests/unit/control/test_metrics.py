@@ -70,8 +70,7 @@ def test_peoples_decisions_are_counted_by_kind_and_a_persons_rejection_as_such()
     metrics.decision_taken(DecisionKind.REJECT)
     metrics.carried_out(done(before, rejected(before, "ann", "", now()), Effect.REJECTED))
     assert value(metrics, "decisions_total", kind="reject") == 1
-    causes = {cause: value(metrics, "rejections_total", cause=cause) for cause in ("person", "verdict")}
-    assert causes == {"person": 1, "verdict": 0}
+    assert [value(metrics, "rejections_total", cause=cause) for cause in ("person", "verdict")] == [1, 0]
 
 
 def test_verdicts_and_rejections_are_there_before_the_first_one() -> None:
