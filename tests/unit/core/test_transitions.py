@@ -401,6 +401,7 @@ def test_only_a_persons_retry_or_override_ends_a_persons_withdrawal(event: Event
     assert everything.withdrawn_by == "alice"
     assert not is_ready(everything, live_cards=1)
     assert is_ready(FIRE[event](everything), live_cards=1)
+    assert FIRE[event](everything).withdrawn_by == ""
 
 
 def test_a_withdrawn_instance_whose_gate_fails_is_rejected_and_still_withdrawn_by_its_person() -> None:
