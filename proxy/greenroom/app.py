@@ -22,17 +22,17 @@ from greenroom.control.gateway import Gateway
 from greenroom.control.health import Health
 from greenroom.control.http import HttpServer, Readiness, api_routes, http_app
 from greenroom.control.metrics import Metrics
+from greenroom.control.policy_in_force import PolicyInForce
 from greenroom.control.server import ControlServer
 from greenroom.control.service import ControlService
 from greenroom.core.keyspace import InstanceId
 from greenroom.core.methods import METHODS
-from greenroom.core.policy import Policy
 from greenroom.core.templates import GatedKeys
-from greenroom.durations import format_duration
 from greenroom.embedded import EmbeddedEtcd
 from greenroom.errors import GreenroomError, StartError
 from greenroom.logs import configure_logs
 from greenroom.observer import LoggingObserver
+from greenroom.policy_source import PolicySource
 from greenroom.processes import allow_many_open_files, can_bind, free_port
 from greenroom.relay.server import RelayServer
 from greenroom.serve.handlers import CallHandler
@@ -104,16 +104,16 @@ class Door:
 
 async def run(settings: Settings) -> None:
     """Serves until SIGTERM or SIGINT. SettingsError before anything starts, StartError when it cannot go on."""
-    policy = settings.read_policy()
+    log = structlog.get_logger()
+    source = PolicySource(settings, clock=_now, log=log)
     if settings.upstream_user is not None:
         settings.read_upstream_password()
     configure_logs(settings.log_level, settings.log_format)
     allow_many_open_files()
     places = _places(settings)
-    log = structlog.get_logger()
     with _stopped_by_signals(log) as stopping:
         try:
-            await _serve(settings, policy, places, log)
+            await _serve(settings, source, places, log)
         except asyncio.CancelledError:
             if not stopping.is_set():
                 raise
@@ -122,12 +122,12 @@ async def run(settings: Settings) -> None:
     log.info("stopped")
 
 
-async def _serve(settings: Settings, policy: Policy, places: Places, log: Any) -> None:
+async def _serve(settings: Settings, source: PolicySource, places: Places, log: Any) -> None:
     async with AsyncExitStack() as stack:
         background = await stack.enter_async_context(_background())
         addresses = await _etcd(settings, stack, background)
         with start_errors(settings, addresses):
-            await _Start(settings, policy, places, addresses, log, stack, background).everything()
+            await _Start(settings, source, places, addresses, log, stack, background).everything()
         await asyncio.Event().wait()
 
 
@@ -136,7 +136,7 @@ class _Start:
     """One start: what `everything` makes ends with `stack`, its loops run in `background`."""
 
     settings: Settings
-    policy: Policy
+    source: PolicySource
     places: Places
     addresses: Sequence[Address]
     log: Any
@@ -145,7 +145,7 @@ class _Start:
 
     async def everything(self) -> None:
         """From the connection to etcd to the open door."""
-        gated_keys = self.policy.gated_keys()
+        gated_keys = self.source.current.gated_keys()
         members = [(address.host, address.port) for address in self.addresses]
         upstream = Upstream(members, credentials_of(self.settings, self.log))
         self.stack.push_async_callback(upstream.close)
@@ -164,11 +164,12 @@ class _Start:
             on_lost_fence=metrics.fence_lost,
         )
         presence, door = self._presence(upstream, gated_keys), Door()
-        readiness = Readiness((follower, presence, door), upstream)
+        readiness = Readiness((follower, presence, door), upstream, PolicyInForce(self.source, presence))
+        self._follow_policy(presence, metrics, readiness.policy)
         await self._control(upstream, follower, announcer, metrics, readiness)
         self.stack.push_async_callback(presence.close)
         await through_elections(presence.start, log=self.log)
-        loops = (presence.run(), follower.run(), announcer.run(), reconciler.run())
+        loops = (presence.run(), follower.run(), announcer.run(), reconciler.run(), self.source.run())
         self.stack.push_async_callback(_ended, [self.background.create_task(loop) for loop in loops])
         await _synced(follower)
         relay = await self._relay(upstream, Memory(lambda: follower.history), announcer, metrics)
@@ -202,7 +203,7 @@ class _Start:
     def _presence(self, upstream: Upstream, gated_keys: GatedKeys) -> Presence:
         return Presence(
             upstream,
-            policy_digest=self.policy.digest,
+            policy_digest=self.source.current.digest,
             templates_digest=gated_keys.digest,
             address=str(self.places.control),
             host=socket.gethostname(),
@@ -210,17 +211,27 @@ class _Start:
             log=self.log,
         )
 
+    def _follow_policy(self, presence: Presence, metrics: Metrics, policy: PolicyInForce) -> None:
+        metrics.show_policy(policy)
+        self.source.on_change(lambda new: metrics.know_gates(new.gate_names))
+        self.source.on_change(lambda new: presence.policy_changed(new.digest))
+
     def _metrics(self, mirror: Mirror) -> Metrics:
-        gates = {name for rule in self.policy.rules for name in rule.gates}
         methods = [path.decode().removeprefix("/") for path in METHODS]
-        return Metrics(mirror, clock=_now, gates=gates, methods=methods, version=__version__)
+        return Metrics(mirror, clock=_now, gates=self.source.current.gate_names, methods=methods, version=__version__)
 
     async def _control(
         self, upstream: Upstream, follower: Follower, announcer: Announcer, metrics: Metrics, readiness: Readiness
     ) -> None:
-        may = self.settings.allow_revoke_lease
         service = ControlService(
-            upstream, follower, clock=_now, log=self.log, announcer=announcer, metrics=metrics, may_revoke_leases=may
+            upstream,
+            follower,
+            clock=_now,
+            log=self.log,
+            announcer=announcer,
+            metrics=metrics,
+            policy=readiness.policy,
+            may_revoke_leases=self.settings.allow_revoke_lease,
         )
         place = self.places.control
         control = ControlServer(service, follower, host=place.host, port=place.port, log=self.log)
@@ -234,12 +245,12 @@ class _Start:
         self.stack.push_async_callback(_finish, http, self.background.create_task(http.run()))
 
     async def _relay(self, upstream: Upstream, memory: Memory, announcer: Announcer, metrics: Metrics) -> RelayServer:
-        gated_keys = self.policy.gated_keys()
+        gated_keys = self.source.current.gated_keys()
         observer = LoggingObserver(metrics, self.log, asyncio.get_running_loop().time)
         handler = CallHandler(
             upstream.for_clients(),
             gated_keys,
-            self.policy,
+            lambda: self.source.current,
             clock=_now,
             opened=announcer.opened,
             ungated=announcer.ungated,
@@ -275,20 +286,11 @@ class _Start:
             control=str(self.places.control),
             http=str(self.places.http),
             etcd=",".join(map(str, self.addresses)),
-            policy=describe(self.settings, self.policy),
+            policy=self.source.describe(),
             version=__version__,
         )
-        if not self.policy.rules:
+        if not self.source.current.rules:
             self.log.warning("nothing.is.held", why="no rule, and --allow-ungated")
-
-
-def describe(settings: Settings, policy: Policy) -> str:
-    """Which policy is in force, in few words."""
-    if settings.policy is None:
-        gates = ",".join(f"{name}={format_duration(seconds)}" for name, seconds in settings.gate.items())
-        return gates or "none"
-    rules = len(policy.rules)
-    return f"{settings.policy} ({rules} rule{'' if rules == 1 else 's'}, digest {policy.digest[:8]})"
 
 
 async def _etcd(settings: Settings, stack: AsyncExitStack, background: asyncio.TaskGroup) -> Sequence[Address]:

@@ -3,7 +3,7 @@
 The rule: one line, about the first thing that is wrong, in words of our own.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from difflib import get_close_matches
 from pathlib import Path
@@ -42,7 +42,7 @@ class PolicyFileError(ValueError):
 
 def load_policy(path: Path) -> Policy:
     """The policy in `path`; PolicyFileError for a file that cannot be read or says something else than a policy."""
-    return parse_policy(_read(path))
+    return parse_policy(read_policy_text(path))
 
 
 def parse_policy(text: str) -> Policy:
@@ -59,7 +59,20 @@ def parse_policy(text: str) -> Policy:
         raise _described(root, error) from error
 
 
-def _read(path: Path) -> str:
+def policy_text(policy: Policy) -> str:
+    """A file that says what a policy says: whatever is not the default, in YAML."""
+    said = policy.model_dump(mode="json", exclude_defaults=True)
+    return str(yaml.safe_dump(_short(said), sort_keys=False, allow_unicode=True)) if said else "rules: []\n"
+
+
+def located(text: str, path: Sequence[str | int]) -> str:
+    """Where in a policy's text a path leads, as `line 4: rules[0].hold: `; nothing for the whole of it."""
+    root = _compose(text)
+    return f"line {_line(root, list(path))}: {_field(list(path))}" if root and path else ""
+
+
+def read_policy_text(path: Path) -> str:
+    """What stands in a policy file, whether it is a policy or not; PolicyFileError where that cannot be read."""
     try:
         with path.open("rb") as file:
             content = file.read(MAX_POLICY_BYTES + 1)
@@ -71,6 +84,19 @@ def _read(path: Path) -> str:
         return content.decode()
     except UnicodeDecodeError as error:
         raise PolicyFileError("is not UTF-8 text") from error
+
+
+def _short(value: Any) -> Any:
+    """The same, whole numbers without a point."""
+    match value:
+        case dict():
+            return {key: _short(one) for key, one in value.items()}
+        case list():
+            return [_short(one) for one in value]
+        case float() if value.is_integer():
+            return int(value)
+        case _:
+            return value
 
 
 def _compose(text: str) -> yaml.Node | None:

@@ -20,7 +20,7 @@ from greenroom.core.policy import LARGEST_TIMEOUT_SECONDS, Policy, check_gate_na
 from greenroom.durations import format_duration, parse_duration
 from greenroom.errors import SettingsError
 from greenroom.passwords import read_password
-from greenroom.policy_file import PolicyFileError, load_policy
+from greenroom.policy_file import PolicyFileError, parse_policy, read_policy_text
 
 ENV_PREFIX = "GREENROOM_"
 _PASSWORD = re.compile(r"//[^,]*@")
@@ -182,9 +182,21 @@ class Settings(BaseSettings):
         if self.policy is None:
             return gates_for_everything(self.gate)
         try:
-            policy = load_policy(self.policy)
+            text = read_policy_text(self.policy)
         except PolicyFileError as error:
-            raise SettingsError(f"--policy '{self.policy}': {error}", field="policy") from error
+            raise self.about_the_policy(error) from error
+        return self.policy_of(text)
+
+    def about_the_policy(self, error: PolicyFileError) -> SettingsError:
+        """The same, said of the file that was given."""
+        return SettingsError(f"--policy '{self.policy}': {error}", field="policy")
+
+    def policy_of(self, text: str) -> Policy:
+        """The policy that the file's text says; SettingsError where it says none, or none that may be served with."""
+        try:
+            policy = parse_policy(text)
+        except PolicyFileError as error:
+            raise self.about_the_policy(error) from error
         if not policy.rules and not self.allow_ungated:
             raise SettingsError(f"--policy '{self.policy}': has no rule: {NOTHING_IS_HELD}", field="policy")
         return policy

@@ -13,6 +13,7 @@ from tests.support.client import EtcdClient
 from tests.support.control_side import ControlSide, control_side
 from tests.support.etcd import Etcd
 from tests.support.mirroring import wait_mirrored
+from tests.support.policies import policy_in_force
 from tests.support.registering import instance_record, instance_record_key, register
 
 
@@ -86,7 +87,8 @@ async def test_metrics_tell_of_instances_verdicts_and_releases(side: ControlSide
 
 async def test_a_taken_http_port_is_a_start_error(side: ControlSide) -> None:
     port = int(side.http_address.rpartition(":")[2])
-    app = http_app(Readiness((side.follower,), side.upstream), side.metrics)
+    policy = policy_in_force(side.upstream, log=side.log)
+    app = http_app(Readiness((side.follower,), side.upstream, policy), side.metrics)
     with pytest.raises(StartError, match=f"--http-listen '127.0.0.1:{port}': Address already in use"):
         HttpServer(app, host="127.0.0.1", port=port).start()
 

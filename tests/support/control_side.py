@@ -24,6 +24,7 @@ from greenroom.store.mirror import Mirror
 from greenroom.store.reconciler import Reconciler
 from greenroom.store.upstream import Upstream
 from tests.support.etcd import Etcd
+from tests.support.policies import policy_in_force
 from tests.support.ports import free_port
 from tests.support.waiting import wait_for_async
 
@@ -137,9 +138,13 @@ async def _compose(etcd: Etcd, clock: MovableClock, reconciles: bool, gates: Col
         on_carried_out=announcer.carried_out,
         on_lost_fence=metrics.fence_lost,
     )
-    service = ControlService(upstream, follower, clock=clock, log=log, announcer=announcer, metrics=metrics)
+    policy = policy_in_force(upstream, log=log, clock=clock)
+    service = ControlService(
+        upstream, follower, clock=clock, log=log, announcer=announcer, metrics=metrics, policy=policy
+    )
     server = ControlServer(service, follower, host="127.0.0.1", port=free_port(), log=log)
-    http = HttpServer(http_app(Readiness((follower,), upstream), metrics), host="127.0.0.1", port=free_port())
+    app = http_app(Readiness((follower,), upstream, policy), metrics)
+    http = HttpServer(app, host="127.0.0.1", port=free_port())
     control_address, http_address = f"127.0.0.1:{await server.start()}", f"127.0.0.1:{http.start()}"
     channel = grpc.aio.insecure_channel(control_address, options=(("grpc.enable_http_proxy", 0),))
 

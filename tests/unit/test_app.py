@@ -4,16 +4,12 @@ import asyncio
 import os
 import signal
 import socket
-from pathlib import Path
 
 import pytest
 
 from greenroom.addresses import Address
-from greenroom.app import Door, Places, _first, _place, _stopped_by_signals, describe
+from greenroom.app import Door, Places, _first, _place, _stopped_by_signals
 from greenroom.errors import SettingsError, StartError
-from greenroom.settings import load_settings
-
-ETCD = ["http://127.0.0.1:2379"]
 
 
 class Log:
@@ -54,17 +50,6 @@ def test_another_address_of_this_machine_is_not_where_commands_look(host: str) -
     here = Address("127.0.0.1", 1)
     address = Address(host, 2390)
     assert Places(here, address, here).control_to_name == str(address)
-
-
-def test_the_policy_in_force_in_few_words(tmp_path: Path) -> None:
-    settings = load_settings({"upstream": ETCD, "gate": ["smoke=900s", "latency=10m"]})
-    assert describe(settings, settings.read_policy()) == "smoke=15m,latency=10m"
-    path = tmp_path / "policy.yaml"
-    path.write_text("rules:\n- gates: {smoke: {timeout_seconds: 1}}\n")
-    settings = load_settings({"upstream": ETCD, "policy": str(path)})
-    assert describe(settings, settings.read_policy()).startswith(f"{path} (1 rule, digest ")
-    settings = load_settings({"upstream": ETCD, "allow_ungated": True})
-    assert describe(settings, settings.read_policy()) == "none"
 
 
 def test_the_first_of_several_errors_is_told() -> None:

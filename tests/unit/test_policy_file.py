@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from greenroom.core.policy import Hold
-from greenroom.policy_file import MAX_POLICY_BYTES, PolicyFileError, load_policy, parse_policy
+from greenroom.policy_file import MAX_POLICY_BYTES, PolicyFileError, load_policy, located, parse_policy, policy_text
 
 GOOD = """\
 preset: dynamo
@@ -142,3 +142,24 @@ def test_what_is_referred_to_often_is_looked_at_once() -> None:
 def test_a_file_without_end_is_not_read_to_its_end() -> None:
     with pytest.raises(PolicyFileError, match="is larger than"):
         load_policy(Path("/dev/zero"))
+
+
+@pytest.mark.parametrize("text", [GOOD, "rules: []", "templates: [{pattern: 'svc/{instance}', kind: card}]"])
+def test_a_policy_as_text_says_the_same(text: str) -> None:
+    policy = parse_policy(text)
+    assert parse_policy(policy_text(policy)) == policy
+
+
+def test_a_policy_as_text_is_as_one_would_write_it() -> None:
+    said = policy_text(
+        parse_policy("rules: [{name: ä, gates: {b: {timeout_seconds: 900}, a: {timeout_seconds: 0.5}}}]")
+    )
+    assert said == (
+        "rules:\n- name: ä\n  gates:\n    b:\n      timeout_seconds: 900\n    a:\n      timeout_seconds: 0.5\n"
+    )
+
+
+def test_a_place_in_a_policy_is_told_by_its_line_and_field() -> None:
+    assert located(GOOD, ("rules", 1, "gates", "latency")) == "line 9: rules[1].gates.latency: "
+    assert located(GOOD, ("rules", 0, "selector", "model")) == "line 4: rules[0].selector.model: "
+    assert located(GOOD, ()) == ""

@@ -133,6 +133,10 @@ class ControlClient:
         """Ends the instance's lease."""
         return self._call(self._stub.RevokeLease, request)
 
+    def policy(self) -> control_pb2.Policy:
+        """The policy in force at this proxy."""
+        return self._call(self._stub.GetPolicy, control_pb2.GetPolicyRequest())
+
     def _pages(self, method: Callable[..., Any], request: Any) -> Iterator[Any]:
         while True:
             page = self._call(method, request)

@@ -17,6 +17,7 @@ from greenroom.addresses import Address
 from greenroom.control.gateway import Gateway
 from greenroom.control.health import Health
 from greenroom.control.metrics import Metrics
+from greenroom.control.policy_in_force import PolicyInForce
 from greenroom.control.routes import VERBS
 from greenroom.core.keyspace import ROOT
 from greenroom.errors import StartError
@@ -41,8 +42,9 @@ class Part(Protocol):
 class Readiness:
     """Whether this proxy can do its work, and if not, why."""
 
-    def __init__(self, parts: Sequence[Part], upstream: Upstream) -> None:
+    def __init__(self, parts: Sequence[Part], upstream: Upstream, policy: PolicyInForce) -> None:
         self._parts, self._upstream = parts, upstream
+        self.policy = policy
 
     async def reasons(self) -> list[str]:
         """What is missing, in words; empty when ready."""
@@ -72,6 +74,7 @@ def http_app(readiness: Readiness, metrics: Metrics, more: Sequence[Route] = ())
     async def ready(_: Request) -> Response:
         reasons = await readiness.reasons()
         said = {"ready": not reasons, "reasons": reasons, "members": readiness.members()}
+        said["policy"] = readiness.policy.told()
         return JSONResponse(said, status_code=503 if reasons else 200)
 
     async def metrics_page(_: Request) -> Response:

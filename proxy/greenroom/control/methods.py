@@ -53,6 +53,7 @@ def unary_methods(service: ControlService) -> tuple[tuple[str, Method, type[Mess
         ("RetryGates", service.decisions.retry, control_pb2.RetryGatesRequest),
         ("DropCards", service.decisions.drop, control_pb2.DropCardsRequest),
         ("RevokeLease", service.decisions.revoke_lease, control_pb2.RevokeLeaseRequest),
+        ("GetPolicy", service.get_policy, control_pb2.GetPolicyRequest),
     )
 
 

@@ -4,13 +4,14 @@ The rules: no label is unbounded (gates are the policy's, methods the relay's ta
 did is counted by the proxy whose Txn it was, so that replicas add up. Gauges are read from the mirror at each scrape.
 """
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Set
 from datetime import datetime
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, disable_created_metrics
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from greenroom.control.policy_in_force import PolicyInForce
 from greenroom.core.decisions import DecisionKind
 from greenroom.core.record import Gate, State
 from greenroom.core.transitions import ITSELF, Outcome
@@ -46,7 +47,8 @@ class Metrics:
         # A second series for each one, of when it began, is of no use to anyone here. The library knows no other way.
         disable_created_metrics()  # type: ignore[no-untyped-call]
         self.registry = CollectorRegistry(auto_describe=True)
-        self._gates, self._methods = frozenset(gates), frozenset(methods)
+        self._gates: Set[str] = frozenset(gates)
+        self._methods = frozenset(methods)
         self.registry.register(_FromMirror(mirror, clock))
         Gauge("greenroom_build_info", "1, with the version.", ["version"], registry=self.registry).labels(version).set(
             1
@@ -110,6 +112,15 @@ class Metrics:
     def show_members(self, members: Members) -> None:
         """From here on the members of etcd are shown, as of each scrape."""
         self.registry.register(_FromMembers(members))
+
+    def show_policy(self, policy: PolicyInForce) -> None:
+        """From here on it is shown whether the policy in force is the file's, and the other proxies'."""
+        self.registry.register(_FromPolicy(policy))
+
+    def know_gates(self, gates: Set[str]) -> None:
+        """A new policy names these. The gates of the one before stay known: there are instances that have them."""
+        self._gates |= gates
+        self._start_at_zero()
 
     def ungated_write(self) -> None:
         """A card was written publicly, as it came, since no rule matches it."""
@@ -265,6 +276,24 @@ class _FromMembers(Collector):
         for member, is_up in self._members.up().items():
             up.add_metric([member], is_up)
         yield up
+
+
+class _FromPolicy(Collector):
+    """Whether the policy in force is what it should be."""
+
+    def __init__(self, policy: PolicyInForce) -> None:
+        self._policy = policy
+
+    def collect(self) -> Iterable[Metric]:
+        """The figures as of now."""
+        loaded = "1 while the policy in force is what its file says, 0 while that is refused."
+        yield GaugeMetricFamily("greenroom_policy_loaded", loaded, value=self._policy.source.refused is None)
+        failures = "Times that the policy file was read again and refused."
+        yield CounterMetricFamily("greenroom_policy_reload_failures", failures, value=self._policy.source.failures)
+        differing = "Other proxies of this etcd whose policy is another one."
+        yield GaugeMetricFamily(
+            "greenroom_policy_differing_proxies", differing, value=len(self._policy.presence.differing)
+        )
 
 
 def _outcome(gate: Gate) -> str:

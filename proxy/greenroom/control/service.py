@@ -18,6 +18,7 @@ from greenroom.control.filters import first_seen, instance_filter
 from greenroom.control.hold_store import HoldStore
 from greenroom.control.metrics import Metrics
 from greenroom.control.paging import Place, page_of
+from greenroom.control.policy_in_force import PolicyInForce
 from greenroom.control.requests import (
     instance_of,
     new_rollout_hold,
@@ -54,11 +55,12 @@ class ControlService:
         log: Any,
         announcer: Announcer,
         metrics: Metrics,
+        policy: PolicyInForce,
         may_revoke_leases: bool = False,
     ) -> None:
         self._upstream, self._follower, self._mirror = upstream, follower, follower.mirror
         self._clock, self._log = clock, log
-        self._announcer, self._metrics = announcer, metrics
+        self._announcer, self._metrics, self._policy = announcer, metrics, policy
         self._holds = HoldStore(upstream, log=log)
         self._watches = Watches(upstream, follower, metrics)
         self.decisions = Decisions(
@@ -152,6 +154,10 @@ class ControlService:
         hold = await self._holds.lift(rollout_hold_of(request.name))
         self._announcer.rollout_hold_lifted(hold)
         return control_pb2.LiftRolloutHoldResponse(rollout_hold=views.rollout_hold_message(hold))
+
+    async def get_policy(self, _: control_pb2.GetPolicyRequest) -> control_pb2.Policy:
+        """What this proxy goes by."""
+        return self._policy.message()
 
     async def _mirrored(self, hold: RolloutHold) -> None:
         """Returns when the mirror shows the hold; or after a moment without it, since it stands all the same."""

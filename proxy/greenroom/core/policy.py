@@ -170,11 +170,20 @@ class Policy(_Strict):
 
     def requirements(self, gated: GatedKey, attributes: Attributes) -> Requirements | None:
         """The union of all matching rules, the longest timeout of a gate winning; None where no rule matches."""
+        return self.requirements_of(gated.kind, attributes)
+
+    def requirements_of(self, kind: KeyKind, attributes: Attributes) -> Requirements | None:
+        """The same for any key of this kind."""
         joined: Requirements | None = None
         for rule in self.rules:
-            if rule.matches(gated.kind, attributes):
+            if rule.matches(kind, attributes):
                 joined = rule.requirements.joined(joined)
         return joined
+
+    @property
+    def gate_names(self) -> frozenset[str]:
+        """All gates that any rule names."""
+        return frozenset(name for rule in self.rules for name in rule.gates)
 
     @property
     def digest(self) -> str:

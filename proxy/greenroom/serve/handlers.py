@@ -1,6 +1,7 @@
 """The calls that are answered here instead of relayed: one handler for the relay, one function for each method."""
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from datetime import datetime
 from typing import Final, TypeAlias, assert_never
 
@@ -47,7 +48,7 @@ class CallHandler:
         self,
         upstream: Upstream,
         gated_keys: GatedKeys,
-        policy: Policy,
+        policy: Callable[[], Policy],
         *,
         clock: Callable[[], datetime],
         opened: Callable[[InstanceId], None],
@@ -59,9 +60,9 @@ class CallHandler:
         advertise_url: str,
     ) -> None:
         self._upstream, self._refused = upstream, refused
-        self._gated_keys = gated_keys
+        self._gated_keys, self._policy = gated_keys, policy
         self._advertise_url = advertise_url
-        self._writes = GatedWrites(upstream, gated_keys, policy, clock, opened, ungated, fence_lost, denied, memory)
+        self._writes = GatedWrites(upstream, gated_keys, policy(), clock, opened, ungated, fence_lost, denied, memory)
 
     async def __call__(self, call: HandedOverCall) -> Answer:
         """The answer to one call; never raises for anything that etcd or a rule said."""
@@ -135,7 +136,14 @@ class CallHandler:
         txn = as_txn(request)
         uses = examine(txn, self._gated_keys)
         assert uses is not None, "the inspector hands over writes with gated keys only"
-        return _as_asked(request, await self._writes.carry_out(txn, uses, metadata, timeout_seconds))
+        return _as_asked(request, await self._writes_now().carry_out(txn, uses, metadata, timeout_seconds))
+
+    def _writes_now(self) -> GatedWrites:
+        """By the policy in force. A write that is under way goes on with the policy that it began with."""
+        policy = self._policy()
+        if policy is not self._writes.policy:
+            self._writes = replace(self._writes, policy=policy)
+        return self._writes
 
     def _with_own_url(self, path: bytes, answer: bytes) -> bytes:
         """The members with this proxy's URL, instead of etcd's own: a client that follows those would go round it."""

@@ -5,9 +5,10 @@ through what the other keeps back. The first proxy's templates stand in etcd for
 """
 
 import asyncio
+import contextlib
 import json
 import secrets
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import grpc
@@ -18,6 +19,7 @@ from greenroom.core.keyspace import FIRST_CLIENT_KEY, ROOT, TEMPLATES_DIGEST, Ke
 from greenroom.errors import StartError
 from greenroom.pb.etcd import kv_pb2, rpc_pb2
 from greenroom.store.backoff import Backoff
+from greenroom.store.peers import Peer, Peers
 from greenroom.store.upstream import Upstream, why
 
 PROXIES = Key(ROOT + b"proxies/")
@@ -88,10 +90,12 @@ class Presence:
     ) -> None:
         self._upstream, self._log = upstream, log
         self._templates = templates_digest
-        self._policy = policy_digest
         self.proxy_id = proxy_id or secrets.token_hex(4)
         said = {"policy": policy_digest, "templates": templates_digest, "address": address, "host": host}
-        self._value = json.dumps({**said, "version": version}).encode()
+        self._said = {**said, "version": version}
+        self._peers = Peers(policy_digest, log=log)
+        self._policy_changed = asyncio.Event()
+        self._written = b""
         self._lease = 0
         self._alive_until = 0.0
         self._why_not = "it did not register yet"
@@ -102,6 +106,22 @@ class Presence:
     def key(self) -> Key:
         """Where the registration lies."""
         return Key(PROXIES + self.proxy_id.encode())
+
+    @property
+    def peers(self) -> Mapping[str, Peer]:
+        """The other proxies, by id, as of the last beat."""
+        return self._peers.known
+
+    @property
+    def differing(self) -> frozenset[str]:
+        """Those of them whose policy is another one than this proxy's."""
+        return self._peers.differing
+
+    def policy_changed(self, digest: str) -> None:
+        """Another policy is in force here: `run` tells the others at once."""
+        self._said["policy"] = digest
+        self._peers.policy_changed(digest)
+        self._policy_changed.set()
 
     async def start(self) -> None:
         """Registers; where etcd is full, goes on without: leases and reads do not need it, and `run` makes up for it.
@@ -122,15 +142,13 @@ class Presence:
         self._lease = (await self._upstream.lease_grant(grant, timeout_seconds=CALL_SECONDS)).ID
         others = await self._register_on_lease()
         self._alive_until = start + TTL_SECONDS
-        for name, said in others.items():
-            if said.get("policy") != self._policy:
-                self._log.warning("policy.differs", proxy=name, address=said.get("address"), host=said.get("host"))
+        self._peers.seen(others)
 
     async def run(self) -> None:
         """Keeps the registration alive until cancelled; StartError where another's templates took over meanwhile."""
         backoff, pause = Backoff(longest_seconds=LONGEST_PAUSE_SECONDS), BEAT_SECONDS
         while True:
-            await asyncio.sleep(pause)
+            await self._pause(pause)
             try:
                 async with asyncio.timeout(TRY_SECONDS):
                     await self._stay()
@@ -151,10 +169,18 @@ class Presence:
         is_registered = self._alive_until > _time()
         return None if is_registered or self._no_space else f"this proxy is not registered in etcd: {self._why_not}"
 
+    async def _pause(self, seconds: float) -> None:
+        """Until the next beat, or there is something to tell."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._policy_changed.wait()
+        self._policy_changed.clear()
+
     async def _stay(self) -> None:
-        """One beat, and a new registration where the last one is gone, or was not completed."""
+        """One beat and a look at the others; a new registration where the last one is gone, or was not completed."""
         if self._alive_until:
             if await self._beat():
+                await self._tell_and_look()
                 return
             self._alive_until, self._why_not = 0.0, "its lease ended"
             self._log.warning("presence.lost", proxy=self.proxy_id)
@@ -193,6 +219,22 @@ class Presence:
         self._alive_until = start + answer.TTL
         return True
 
+    async def _tell_and_look(self) -> None:
+        """What is new here is written, and what the others say is read."""
+        value, everybody = self._value, _everybody()
+        if value == self._written:
+            found = await self._upstream.range(everybody, timeout_seconds=CALL_SECONDS)
+        else:
+            look = rpc_pb2.RequestOp(request_range=everybody)
+            txn = rpc_pb2.TxnRequest(success=[txns.put(self.key, value, self._lease), look])
+            found = (await self._upstream.txn(txn, timeout_seconds=CALL_SECONDS)).responses[1].response_range
+            self._written = value
+        self._peers.seen(_others(found.kvs, self.key))
+
+    @property
+    def _value(self) -> bytes:
+        return json.dumps(self._said).encode()
+
     async def _templates_stand(self) -> bool:
         """Whether the templates in etcd are these already."""
         request = rpc_pb2.RangeRequest(key=TEMPLATES_DIGEST)
@@ -201,7 +243,9 @@ class Presence:
 
     async def _register_on_lease(self) -> dict[str, dict[str, Any]]:
         """The other proxies, by id."""
-        answer = await self._upstream.txn(self._registration(), timeout_seconds=CALL_SECONDS)
+        value, registration = self._value, self._registration()
+        answer = await self._upstream.txn(registration, timeout_seconds=CALL_SECONDS)
+        self._written = value
         if answer.succeeded:
             return _others(answer.responses[1].response_range.kvs, self.key)
         alone = answer.responses[0].response_txn
@@ -213,8 +257,7 @@ class Presence:
     def _registration(self) -> rpc_pb2.TxnRequest:
         """Same templates: register. Other ones, or none: register and set them if no proxy is there."""
         register = txns.put(self.key, self._value, self._lease)
-        everybody = rpc_pb2.RangeRequest(key=PROXIES, range_end=prefix_end(PROXIES))
-        look = rpc_pb2.RequestOp(request_range=everybody)
+        look = rpc_pb2.RequestOp(request_range=_everybody())
         if_alone = rpc_pb2.TxnRequest(
             compare=[_nobody_registered()],
             success=[txns.put(TEMPLATES_DIGEST, self._templates.encode(), 0), register],
@@ -233,6 +276,10 @@ class Presence:
             "one with their preset, templates and hold, or stop them first (one that was killed counts as present for "
             f"{TTL_SECONDS} s)"
         )
+
+
+def _everybody() -> rpc_pb2.RangeRequest:
+    return rpc_pb2.RangeRequest(key=PROXIES, range_end=prefix_end(PROXIES))
 
 
 def _place(said: dict[str, Any]) -> str:

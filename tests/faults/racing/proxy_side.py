@@ -39,7 +39,7 @@ def _actors(racer: Racer, told: Round) -> list[Coroutine[Any, Any, None]]:
     handler = CallHandler(
         racer.upstream,
         GATED_KEYS,
-        POLICY,
+        lambda: POLICY,
         clock=racer.clock,
         ungated=lambda *_: None,
         opened=lambda _: None,

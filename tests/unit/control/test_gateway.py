@@ -18,6 +18,7 @@ from greenroom.pb.control.v1 import control_pb2 as pb
 from greenroom.store.follower import Follower
 from tests.support.control_side import EventLog, MovableClock
 from tests.support.mirroring import ONE, TWO, fed_follower, held, unconnected
+from tests.support.policies import policy_in_force
 from tests.unit.control.test_service import service_of
 
 
@@ -43,7 +44,12 @@ async def call(
     follower: Follower = fed_follower([*held(ONE), *held(TWO)])
     gateway = Gateway(service or service_of(follower), version="1", log=log or EventLog())
     metrics = Metrics(follower.mirror, clock=MovableClock(), gates=(), methods=(), version="1")
-    app = http_app(Readiness((), unconnected()), metrics, api_routes(gateway, Health(follower)))
+    upstream = unconnected()
+    app = http_app(
+        Readiness((), upstream, policy_in_force(upstream, log=EventLog())),
+        metrics,
+        api_routes(gateway, Health(follower)),
+    )
     async with httpx.AsyncClient(transport=httpx.ASGITransport(app=app), base_url="http://here") as client:
         return await client.request(verb, path, **more)
 

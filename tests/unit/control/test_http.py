@@ -5,8 +5,9 @@ import httpx
 from greenroom.control.http import Readiness, http_app
 from greenroom.control.metrics import Metrics
 from greenroom.store.mirror import Mirror
-from tests.support.control_side import GATED, MovableClock
+from tests.support.control_side import GATED, EventLog, MovableClock
 from tests.support.mirroring import unconnected
+from tests.support.policies import policy_in_force
 
 MEMBERS = {"127.0.0.1:1": "not asked yet"}
 
@@ -15,7 +16,8 @@ class Known(Readiness):
     """Readiness without asking etcd."""
 
     def __init__(self, *reasons: str) -> None:
-        super().__init__((), unconnected())
+        upstream = unconnected()
+        super().__init__((), upstream, policy_in_force(upstream, log=EventLog()))
         self._reasons = list(reasons)
 
     async def reasons(self) -> list[str]:
@@ -35,12 +37,13 @@ async def test_live_needs_nothing() -> None:
 
 async def test_ready_says_why_not() -> None:
     answer = await get("/ready", "etcd is away")
-    assert (answer.status_code, answer.json()) == (
-        503,
-        {"ready": False, "reasons": ["etcd is away"], "members": MEMBERS},
-    )
+    said = answer.json()
+    assert said.pop("policy")["peers"] == []
+    assert (answer.status_code, said) == (503, {"ready": False, "reasons": ["etcd is away"], "members": MEMBERS})
     answer = await get("/ready")
-    assert (answer.status_code, answer.json()) == (200, {"ready": True, "reasons": [], "members": MEMBERS})
+    said = answer.json()
+    assert "refusal" not in said.pop("policy")
+    assert (answer.status_code, said) == (200, {"ready": True, "reasons": [], "members": MEMBERS})
 
 
 async def test_metrics_are_this_programs_own() -> None:

@@ -1,6 +1,7 @@
 """What is counted, by whom, and that no label grows without bound."""
 
 from datetime import timedelta
+from pathlib import Path
 
 from prometheus_client import generate_latest
 
@@ -13,8 +14,9 @@ from greenroom.relay.calls import Observer
 from greenroom.store.fenced import CarriedOut
 from greenroom.store.members import Members
 from greenroom.store.mirror import Mirror
-from tests.support.control_side import GATED, MovableClock
-from tests.support.mirroring import ONE, TWO, expired, held, kv_of
+from tests.support.control_side import GATED, EventLog, MovableClock
+from tests.support.mirroring import ONE, TWO, expired, held, kv_of, unconnected
+from tests.support.policies import policy_file, policy_in_force, rule
 from tests.support.registering import held_record, now
 
 
@@ -179,3 +181,27 @@ def test_what_may_happen_once_is_there_before_it_does() -> None:
         assert value(metrics, "call_bugs_total", part=part) == 0
     for state in ("held", "released", "rejected", "withdrawn"):
         assert value(metrics, "expired_total", state=state) == 0
+
+
+def test_a_new_policys_gates_have_names_of_their_own_and_the_old_ones_keep_theirs() -> None:
+    metrics = metrics_of()
+    metrics.verdict_given("latency", "passed")
+    metrics.know_gates({"latency"})
+    assert value(metrics, "verdicts_total", gate="latency", outcome="passed") == 0
+    for gate in ("latency", "smoke"):
+        metrics.verdict_given(gate, "passed")
+        assert value(metrics, "verdicts_total", gate=gate, outcome="passed") == 1
+    assert value(metrics, "verdicts_total", gate="other", outcome="passed") == 1
+
+
+async def test_a_policy_file_that_is_refused_shows(tmp_path: Path) -> None:
+    path, metrics = tmp_path / "policy.yaml", metrics_of()
+    path.write_text(policy_file(rule("all")))
+    policy = policy_in_force(unconnected(), log=EventLog(), file=path)
+    metrics.show_policy(policy)
+    assert (value(metrics, "policy_loaded"), value(metrics, "policy_reload_failures_total")) == (1, 0)
+    path.write_text("rules: [")
+    await policy.source.reload(asked=False)
+    policy.presence._peers.seen({"two": {"policy": "other"}})
+    assert (value(metrics, "policy_loaded"), value(metrics, "policy_reload_failures_total")) == (0, 1)
+    assert value(metrics, "policy_differing_proxies") == 1

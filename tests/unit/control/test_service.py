@@ -12,6 +12,7 @@ from greenroom.pb.control.v1 import control_pb2 as pb
 from greenroom.store.follower import Follower
 from tests.support.control_side import EventLog, MovableClock
 from tests.support.mirroring import ONE, TWO, fed_follower, held, record_kv, unconnected
+from tests.support.policies import policy_in_force
 from tests.support.registering import held_record, now
 
 GRPC_MAX_BYTES = 4 * 1024 * 1024
@@ -21,7 +22,9 @@ def service_of(follower: Follower) -> ControlService:
     clock, log = MovableClock(), EventLog()
     metrics = Metrics(follower.mirror, clock=clock, gates=(), methods=(), version="1")
     announcer = Announcer(follower, clock=clock, log=log, metrics=metrics)
-    return ControlService(unconnected(), follower, clock=clock, log=log, announcer=announcer, metrics=metrics)
+    upstream = unconnected()
+    policy = policy_in_force(upstream, log=log)
+    return ControlService(upstream, follower, clock=clock, log=log, announcer=announcer, metrics=metrics, policy=policy)
 
 
 async def test_before_the_mirror_is_whole_a_list_would_be_a_lie() -> None:

@@ -28,11 +28,12 @@ class Scene:
 
     def __init__(self) -> None:
         self.refused: list[tuple[bytes, str]] = []
+        self.rules = policy("smoke")
         self.upstream = ModelUpstream(ModelEtcd().grant(LEASE))
         self.handler = CallHandler(
             cast(Upstream, self.upstream),
             GATED_KEYS,
-            policy("smoke"),
+            lambda: self.rules,
             clock=lambda: NOW,
             opened=lambda _: None,
             ungated=lambda *_: None,
@@ -182,3 +183,12 @@ async def test_who_may_not_see_what_is_held_is_told_of_the_leases_other_keys() -
     assert (metadata, [operation.request_range.key for operation in probe.success]) == (TOKEN, [b"other"])
     scene.upstream.denies = lambda _: True
     assert (await scene.answer(lease)).code == grpc.StatusCode.PERMISSION_DENIED.value[0]
+
+
+def test_a_write_goes_by_the_policy_in_force_when_it_begins_and_by_no_later_one() -> None:
+    scene = Scene()
+    began = scene.handler._writes_now()
+    scene.rules = policy("latency")
+    assert began.policy == policy("smoke")
+    assert scene.handler._writes_now().policy == policy("latency")
+    assert scene.handler._writes_now() is scene.handler._writes_now()

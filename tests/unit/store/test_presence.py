@@ -12,6 +12,7 @@ from greenroom.store.presence import (
     Presence,
     _others,
     _place,
+    _said,
     _time,
     refuse_small_role,
 )
@@ -112,3 +113,11 @@ def test_a_beat_that_is_missed_leaves_time_for_two_more_before_the_lease_ends() 
 async def test_without_a_user_nothing_is_asked_about_its_role() -> None:
     """Nobody answers there, so a question would be an error."""
     await refuse_small_role(unconnected(), [b"v1/mdc/"])
+
+
+async def test_a_new_policy_is_in_what_it_says_of_itself() -> None:
+    proxy = await presence()
+    before = proxy._value
+    proxy.policy_changed("q")
+    assert (_said(before)["policy"], _said(proxy._value)["policy"]) == ("p", "q")
+    assert _said(before) | {"policy": "q"} == _said(proxy._value)

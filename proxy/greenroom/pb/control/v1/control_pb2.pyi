@@ -1272,3 +1272,134 @@ class RevokeLeaseResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___RevokeLeaseResponse: _TypeAlias = RevokeLeaseResponse  # noqa: Y015
+
+@_typing.final
+class GetPolicyRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___GetPolicyRequest: _TypeAlias = GetPolicyRequest  # noqa: Y015
+
+@_typing.final
+class Policy(_message.Message):
+    """Which instances need which gates, as one proxy goes by it."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NAME_FIELD_NUMBER: _builtins.int
+    TEXT_FIELD_NUMBER: _builtins.int
+    DIGEST_FIELD_NUMBER: _builtins.int
+    FILE_FIELD_NUMBER: _builtins.int
+    LOAD_TIME_FIELD_NUMBER: _builtins.int
+    REFUSAL_FIELD_NUMBER: _builtins.int
+    PEERS_FIELD_NUMBER: _builtins.int
+    name: _builtins.str
+    """Always "policy"."""
+    text: _builtins.str
+    """A policy file that says the same, in YAML: the comments of the proxy's own are not in it."""
+    digest: _builtins.str
+    """A hash of its meaning."""
+    file: _builtins.str
+    """Where the proxy reads it; empty where it was told its gates without a file."""
+    @_builtins.property
+    def load_time(self) -> _timestamp_pb2.Timestamp:
+        """Since when it has been in force at this proxy."""
+
+    @_builtins.property
+    def refusal(self) -> Global___PolicyRefusal:
+        """Set while the file says something that this proxy does not take: the policy in force is an older one."""
+
+    @_builtins.property
+    def peers(self) -> _containers.RepeatedCompositeFieldContainer[Global___PolicyPeer]:
+        """The other proxies of the same etcd, as they said some seconds ago."""
+
+    def __init__(
+        self,
+        *,
+        name: _builtins.str = ...,
+        text: _builtins.str = ...,
+        digest: _builtins.str = ...,
+        file: _builtins.str = ...,
+        load_time: _timestamp_pb2.Timestamp | None = ...,
+        refusal: Global___PolicyRefusal | None = ...,
+        peers: _abc.Iterable[Global___PolicyPeer] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["load_time", b"load_time", "refusal", b"refusal"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["digest", b"digest", "file", b"file", "load_time", b"load_time", "name", b"name", "peers", b"peers", "refusal", b"refusal", "text", b"text"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Policy: _TypeAlias = Policy  # noqa: Y015
+
+@_typing.final
+class PolicyRefusal(_message.Message):
+    """Why a policy file is not in force."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    REASON_FIELD_NUMBER: _builtins.int
+    TIME_FIELD_NUMBER: _builtins.int
+    reason: _builtins.str
+    """One line that names file, line and field."""
+    @_builtins.property
+    def time(self) -> _timestamp_pb2.Timestamp: ...
+    def __init__(
+        self,
+        *,
+        reason: _builtins.str = ...,
+        time: _timestamp_pb2.Timestamp | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["time", b"time"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["reason", b"reason", "time", b"time"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___PolicyRefusal: _TypeAlias = PolicyRefusal  # noqa: Y015
+
+@_typing.final
+class PolicyPeer(_message.Message):
+    """Another proxy and its policy."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PROXY_FIELD_NUMBER: _builtins.int
+    ADDRESS_FIELD_NUMBER: _builtins.int
+    HOST_FIELD_NUMBER: _builtins.int
+    DIGEST_FIELD_NUMBER: _builtins.int
+    DIFFERS_FIELD_NUMBER: _builtins.int
+    proxy: _builtins.str
+    """The id that it chose at its start."""
+    address: _builtins.str
+    """That of its control API."""
+    host: _builtins.str
+    """The machine that it runs on."""
+    digest: _builtins.str
+    """That of its policy."""
+    differs: _builtins.bool
+    """Its policy is another one than this proxy's."""
+    def __init__(
+        self,
+        *,
+        proxy: _builtins.str = ...,
+        address: _builtins.str = ...,
+        host: _builtins.str = ...,
+        digest: _builtins.str = ...,
+        differs: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["address", b"address", "differs", b"differs", "digest", b"digest", "host", b"host", "proxy", b"proxy"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___PolicyPeer: _TypeAlias = PolicyPeer  # noqa: Y015

@@ -99,6 +99,11 @@ class ControlStub:
                 request_serializer=greenroom_dot_control_dot_v1_dot_control__pb2.RevokeLeaseRequest.SerializeToString,
                 response_deserializer=greenroom_dot_control_dot_v1_dot_control__pb2.RevokeLeaseResponse.FromString,
                 _registered_method=True)
+        self.GetPolicy = channel.unary_unary(
+                '/greenroom.control.v1.Control/GetPolicy',
+                request_serializer=greenroom_dot_control_dot_v1_dot_control__pb2.GetPolicyRequest.SerializeToString,
+                response_deserializer=greenroom_dot_control_dot_v1_dot_control__pb2.Policy.FromString,
+                _registered_method=True)
 
 
 class ControlServicer:
@@ -211,6 +216,13 @@ class ControlServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def GetPolicy(self, request, context):
+        """The policy that this proxy goes by at the moment. Other proxies of the same etcd may have other ones: see `peers`.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_ControlServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -278,6 +290,11 @@ def add_ControlServicer_to_server(servicer, server):
                     servicer.RevokeLease,
                     request_deserializer=greenroom_dot_control_dot_v1_dot_control__pb2.RevokeLeaseRequest.FromString,
                     response_serializer=greenroom_dot_control_dot_v1_dot_control__pb2.RevokeLeaseResponse.SerializeToString,
+            ),
+            'GetPolicy': grpc.unary_unary_rpc_method_handler(
+                    servicer.GetPolicy,
+                    request_deserializer=greenroom_dot_control_dot_v1_dot_control__pb2.GetPolicyRequest.FromString,
+                    response_serializer=greenroom_dot_control_dot_v1_dot_control__pb2.Policy.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -631,6 +648,33 @@ class Control:
             '/greenroom.control.v1.Control/RevokeLease',
             greenroom_dot_control_dot_v1_dot_control__pb2.RevokeLeaseRequest.SerializeToString,
             greenroom_dot_control_dot_v1_dot_control__pb2.RevokeLeaseResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def GetPolicy(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/greenroom.control.v1.Control/GetPolicy',
+            greenroom_dot_control_dot_v1_dot_control__pb2.GetPolicyRequest.SerializeToString,
+            greenroom_dot_control_dot_v1_dot_control__pb2.Policy.FromString,
             options,
             channel_credentials,
             insecure,

@@ -80,6 +80,8 @@ class ControlStub:
     """Ends the instance's lease: etcd removes all its keys, held and public, and its worker has to start again. Refused
     by a proxy that was not started with --allow-revoke-lease.
     """
+    GetPolicy: _grpc.UnaryUnaryMultiCallable[_control_pb2.GetPolicyRequest, _control_pb2.Policy]
+    """The policy that this proxy goes by at the moment. Other proxies of the same etcd may have other ones: see `peers`."""
 
 @_typing.type_check_only
 class ControlAsyncStub(ControlStub):
@@ -130,6 +132,8 @@ class ControlAsyncStub(ControlStub):
     """Ends the instance's lease: etcd removes all its keys, held and public, and its worker has to start again. Refused
     by a proxy that was not started with --allow-revoke-lease.
     """
+    GetPolicy: _aio.UnaryUnaryMultiCallable[_control_pb2.GetPolicyRequest, _control_pb2.Policy]  # type: ignore[assignment]
+    """The policy that this proxy goes by at the moment. Other proxies of the same etcd may have other ones: see `peers`."""
 
 class ControlServicer(metaclass=_abc_1.ABCMeta):
     @_abc_1.abstractmethod
@@ -255,5 +259,13 @@ class ControlServicer(metaclass=_abc_1.ABCMeta):
         """Ends the instance's lease: etcd removes all its keys, held and public, and its worker has to start again. Refused
         by a proxy that was not started with --allow-revoke-lease.
         """
+
+    @_abc_1.abstractmethod
+    def GetPolicy(
+        self,
+        request: _control_pb2.GetPolicyRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_control_pb2.Policy, _abc.Awaitable[_control_pb2.Policy]]:
+        """The policy that this proxy goes by at the moment. Other proxies of the same etcd may have other ones: see `peers`."""
 
 def add_ControlServicer_to_server(servicer: ControlServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...
