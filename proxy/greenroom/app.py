@@ -4,11 +4,9 @@ The rule: workers are let in last. Whatever can fail has been tried by then, and
 """
 
 import asyncio
-import os
-import signal
 import socket
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -17,6 +15,7 @@ import structlog
 
 from greenroom import __version__
 from greenroom.addresses import DEFAULT_CONTROL, Address
+from greenroom.control.access_metrics import counted_admission
 from greenroom.control.announce import Announcer
 from greenroom.control.gateway import Gateway
 from greenroom.control.health import Health
@@ -40,6 +39,7 @@ from greenroom.serve.inspector import EtcdInspector
 from greenroom.serve.memory import Memory
 from greenroom.settings import Settings
 from greenroom.starting import ask_for_leader, credentials_of, start_errors, through_elections
+from greenroom.stopping import stopped_by_signals
 from greenroom.store.follower import Follower
 from greenroom.store.members import Address as MemberAddress
 from greenroom.store.members import address_text
@@ -56,9 +56,6 @@ SYNC_SECONDS = 60.0
 DRAIN_SECONDS = 3.0
 """So long clients may finish their calls; they go on at another proxy, or wait."""
 CONTROL_GRACE_SECONDS = 1.0
-STOP_SECONDS = 10.0
-"""After a signal everything is over by then, whatever hangs: supervisors kill after that."""
-STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 EVERY_NETWORK = ("0.0.0.0", "::")
 
 
@@ -108,10 +105,11 @@ async def run(settings: Settings) -> None:
     source = PolicySource(settings, clock=_now, log=log)
     if settings.upstream_user is not None:
         settings.read_upstream_password()
+    settings.open_access(log)
     configure_logs(settings.log_level, settings.log_format)
     allow_many_open_files()
     places = _places(settings)
-    with _stopped_by_signals(log) as stopping:
+    with stopped_by_signals(log) as stopping:
         try:
             await _serve(settings, source, places, log)
         except asyncio.CancelledError:
@@ -233,14 +231,17 @@ class _Start:
             policy=readiness.policy,
             may_revoke_leases=self.settings.allow_revoke_lease,
         )
+        access = self.settings.open_access(self.log)
+        admission = counted_admission(access, metrics.registry, self.background, clock=_now, log=self.log)
         place = self.places.control
-        control = ControlServer(service, follower, host=place.host, port=place.port, log=self.log)
+        control = ControlServer(service, follower, admission, host=place.host, port=place.port, log=self.log)
         await control.start()
         self.stack.push_async_callback(control.stop, CONTROL_GRACE_SECONDS)
         self.background.create_task(control.run())
         place = self.places.http
-        api = api_routes(Gateway(service, version=__version__, log=self.log), Health(follower))
-        http = HttpServer(http_app(readiness, metrics, api), host=place.host, port=place.port)
+        api = api_routes(Gateway(service, admission, version=__version__, log=self.log), Health(follower), admission)
+        app = http_app(readiness, metrics, admission, api, open_metrics=self.settings.open_metrics)
+        http = HttpServer(app, host=place.host, port=place.port)
         http.start()
         self.stack.push_async_callback(_finish, http, self.background.create_task(http.run()))
 
@@ -355,39 +356,6 @@ async def _background() -> AsyncIterator[asyncio.TaskGroup]:
     """Loops that end with the block: it is left by an exception or not at all, and either ends them."""
     async with asyncio.TaskGroup() as tasks:
         yield tasks
-
-
-@contextmanager
-def _stopped_by_signals(log: Any) -> Iterator[asyncio.Event]:
-    """SIGTERM and SIGINT cancel the task that runs the block, once; the event says that they did."""
-    loop = asyncio.get_running_loop()
-    task = asyncio.current_task()
-    assert task is not None
-    stopping = asyncio.Event()
-    patience: list[asyncio.TimerHandle] = []
-
-    def stop(number: signal.Signals) -> None:
-        if not stopping.is_set():
-            log.info("stopping", signal=number.name)
-            stopping.set()
-            patience.append(loop.call_later(STOP_SECONDS, _give_up, log))
-            task.cancel()
-
-    for number in STOP_SIGNALS:
-        loop.add_signal_handler(number, stop, number)
-    try:
-        yield stopping
-    finally:
-        for timer in patience:
-            timer.cancel()
-        for number in STOP_SIGNALS:
-            loop.remove_signal_handler(number)
-
-
-def _give_up(log: Any) -> None:
-    """Nobody waits for longer. The kernel ends the embedded etcd with this process."""
-    log.error("stop.took.too.long", seconds=STOP_SECONDS)
-    os._exit(1)
 
 
 def _first(errors: BaseExceptionGroup) -> BaseException:

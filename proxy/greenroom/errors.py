@@ -153,6 +153,31 @@ class TooManyWatchers(GreenroomError):
     reason = "TOO_MANY_WATCHERS"
 
 
+class AccessRefused(GreenroomError):
+    """A call that the access file does not allow. `cause` and `caller` are for the log, and told to nobody."""
+
+    code = grpc.StatusCode.PERMISSION_DENIED
+    reason = "ACCESS_REFUSED"
+
+    def __init__(self, message: str, *, cause: str, caller: str = "", **metadata: str) -> None:
+        super().__init__(message, **metadata)
+        self.cause, self.caller = cause, caller
+
+
+class Unauthenticated(AccessRefused):
+    """Nobody knows who makes the call: no token, or none that is known here."""
+
+    code = grpc.StatusCode.UNAUTHENTICATED
+    reason = "UNAUTHENTICATED"
+
+
+class NotPermitted(AccessRefused):
+    """It is known who makes the call, and that caller may not do this."""
+
+    code = grpc.StatusCode.PERMISSION_DENIED
+    reason = "NOT_PERMITTED"
+
+
 class StartError(GreenroomError):
     """The proxy cannot start or go on: one line for the operator, exit code 1."""
 

@@ -16,8 +16,9 @@ from greenroom.core.policy import Policy
 from greenroom.core.templates import GatedKeys
 from greenroom.durations import format_duration
 from greenroom.errors import SettingsError
-from greenroom.policy_file import PolicyFileError, read_policy_text
+from greenroom.policy_file import PolicyFileError
 from greenroom.settings import Settings
+from greenroom.yaml_files import read_text
 
 POLL_SECONDS = 1.0
 """How long a new file can be in its place unnoticed."""
@@ -128,7 +129,7 @@ def describe(settings: Settings, policy: Policy) -> str:
 def _read(settings: Settings) -> _Said:
     assert settings.policy is not None, "there is a file"
     try:
-        return _Said(read_policy_text(settings.policy))
+        return _Said(read_text(settings.policy))
     except PolicyFileError as error:
         return _Said(error=error)
 

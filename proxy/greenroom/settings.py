@@ -15,12 +15,14 @@ from pydantic import BeforeValidator, Field, SecretStr, ValidationError, model_v
 from pydantic_core import PydanticCustomError
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
+from greenroom.access.reloading import AccessInForce
 from greenroom.addresses import DEFAULT_CONTROL, Address
 from greenroom.core.policy import LARGEST_TIMEOUT_SECONDS, Policy, check_gate_name, gates_for_everything
 from greenroom.durations import format_duration, parse_duration
 from greenroom.errors import SettingsError
 from greenroom.passwords import read_password
-from greenroom.policy_file import PolicyFileError, parse_policy, read_policy_text
+from greenroom.policy_file import PolicyFileError, parse_policy
+from greenroom.yaml_files import YamlFileError, read_text
 
 ENV_PREFIX = "GREENROOM_"
 _PASSWORD = re.compile(r"//[^,]*@")
@@ -108,6 +110,8 @@ class Settings(BaseSettings):
     embedded_etcd: bool = False
     embedded_etcd_listen: ListenAddress = Address("127.0.0.1", 0)
     data_dir: Path | None = None
+    access: Path | None = None
+    open_metrics: bool = False
     insecure_control: bool = False
     allow_ungated: bool = False
     allow_revoke_lease: bool = False
@@ -139,8 +143,21 @@ class Settings(BaseSettings):
     @model_validator(mode="after")
     def _control_stays_here(self) -> Self:
         for field in ("control_listen", "http_listen", "embedded_etcd_listen"):
-            if not getattr(self, field).is_loopback and not self.insecure_control:
-                _wrong(field, "reaches beyond this machine, without authentication; --insecure-control allows that")
+            danger = self._danger_beyond_this_machine(field)
+            if danger is not None and not getattr(self, field).is_loopback and not self.insecure_control:
+                _wrong(field, f"reaches beyond this machine, {danger}; --insecure-control allows that")
+        return self
+
+    def _danger_beyond_this_machine(self, field: str) -> str | None:
+        """What is against letting others reach a port; None where nothing is."""
+        if self.access is None or field == "embedded_etcd_listen":
+            return "without authentication"
+        return "with the tokens of --access in plaintext"
+
+    @model_validator(mode="after")
+    def _metrics_are_open_anyway(self) -> Self:
+        if self.open_metrics and self.access is None:
+            _wrong("open_metrics", "is for --access, which is not given: everything is open")
         return self
 
     @model_validator(mode="after")
@@ -177,12 +194,21 @@ class Settings(BaseSettings):
         except ValueError as error:
             raise SettingsError(f"{self.upstream_password_source}: {error}", field="upstream_password_file") from error
 
+    def open_access(self, log: Any) -> AccessInForce | None:
+        """The access file, if there is one; SettingsError where it cannot be obeyed."""
+        if self.access is None:
+            return None
+        try:
+            return AccessInForce(self.access, log=log)
+        except YamlFileError as error:
+            raise SettingsError(f"--access '{self.access}': {error}", field="access") from error
+
     def read_policy(self) -> Policy:
         """The policy of the file or of the gates; SettingsError where there is none to be had."""
         if self.policy is None:
             return gates_for_everything(self.gate)
         try:
-            text = read_policy_text(self.policy)
+            text = read_text(self.policy)
         except PolicyFileError as error:
             raise self.about_the_policy(error) from error
         return self.policy_of(text)

@@ -9,6 +9,7 @@ import pytest
 from greenroom.control.http import HttpServer, Readiness, http_app
 from greenroom.errors import StartError
 from greenroom.pb.control.v1 import control_pb2 as pb
+from tests.support.callers import open_admission
 from tests.support.client import EtcdClient
 from tests.support.control_side import ControlSide, control_side
 from tests.support.etcd import Etcd
@@ -88,7 +89,7 @@ async def test_metrics_tell_of_instances_verdicts_and_releases(side: ControlSide
 async def test_a_taken_http_port_is_a_start_error(side: ControlSide) -> None:
     port = int(side.http_address.rpartition(":")[2])
     policy = policy_in_force(side.upstream, log=side.log)
-    app = http_app(Readiness((side.follower,), side.upstream, policy), side.metrics)
+    app = http_app(Readiness((side.follower,), side.upstream, policy), side.metrics, open_admission())
     with pytest.raises(StartError, match=f"--http-listen '127.0.0.1:{port}': Address already in use"):
         HttpServer(app, host="127.0.0.1", port=port).start()
 

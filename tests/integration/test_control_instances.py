@@ -13,6 +13,7 @@ from greenroom.control.server import ControlServer
 from greenroom.core.keyspace import record_key
 from greenroom.errors import StartError
 from greenroom.pb.control.v1 import control_pb2 as pb
+from tests.support.callers import open_admission
 from tests.support.client import EtcdClient, put
 from tests.support.control_errors import error_info
 from tests.support.control_side import ControlSide, EventLog, control_side
@@ -195,7 +196,7 @@ async def test_the_port_answers_health_and_reflection(side: ControlSide) -> None
 
 async def test_a_taken_control_port_is_a_start_error(side: ControlSide) -> None:
     port = int(side.control_address.rpartition(":")[2])
-    second = ControlServer(side.service, side.follower, host="127.0.0.1", port=port, log=EventLog())
+    second = ControlServer(side.service, side.follower, open_admission(), host="127.0.0.1", port=port, log=EventLog())
     with pytest.raises(StartError, match=f"--control-listen '127.0.0.1:{port}': the port is taken"):
         await second.start()
     await second.stop(0)

@@ -12,6 +12,7 @@ from typing import Any
 
 import grpc
 
+from greenroom.access.admission import Admission
 from greenroom.control.announce import Announcer
 from greenroom.control.http import HttpServer, Readiness, http_app
 from greenroom.control.metrics import Metrics
@@ -142,8 +143,9 @@ async def _compose(etcd: Etcd, clock: MovableClock, reconciles: bool, gates: Col
     service = ControlService(
         upstream, follower, clock=clock, log=log, announcer=announcer, metrics=metrics, policy=policy
     )
-    server = ControlServer(service, follower, host="127.0.0.1", port=free_port(), log=log)
-    app = http_app(Readiness((follower,), upstream, policy), metrics)
+    admission = Admission(None, clock=clock, log=log)
+    server = ControlServer(service, follower, admission, host="127.0.0.1", port=free_port(), log=log)
+    app = http_app(Readiness((follower,), upstream, policy), metrics, admission)
     http = HttpServer(app, host="127.0.0.1", port=free_port())
     control_address, http_address = f"127.0.0.1:{await server.start()}", f"127.0.0.1:{http.start()}"
     channel = grpc.aio.insecure_channel(control_address, options=(("grpc.enable_http_proxy", 0),))

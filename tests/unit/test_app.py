@@ -1,23 +1,12 @@
 """Putting the proxy together: the parts of it that need no etcd."""
 
-import asyncio
-import os
-import signal
 import socket
 
 import pytest
 
 from greenroom.addresses import Address
-from greenroom.app import Door, Places, _first, _place, _stopped_by_signals
+from greenroom.app import Door, Places, _first, _place
 from greenroom.errors import SettingsError, StartError
-
-
-class Log:
-    def __init__(self) -> None:
-        self.events: list[str] = []
-
-    def info(self, event: str, **_: object) -> None:
-        self.events.append(event)
 
 
 def test_a_taken_port_is_told_with_its_option() -> None:
@@ -60,27 +49,6 @@ def test_the_first_of_several_errors_is_told() -> None:
 def test_a_bug_among_them_is_not_hidden() -> None:
     group = BaseExceptionGroup("outer", [StartError("expected"), RuntimeError("a bug")])
     assert _first(group) is group
-
-
-async def test_a_signal_cancels_once_and_says_so() -> None:
-    """A second SIGTERM, of an impatient operator, must not cut the orderly stop short."""
-    log, steps = Log(), []
-
-    async def served() -> None:
-        try:
-            os.kill(os.getpid(), signal.SIGTERM)
-            await asyncio.Event().wait()
-        finally:
-            os.kill(os.getpid(), signal.SIGTERM)
-            await asyncio.to_thread(lambda: None)
-            steps.append("stopped in good order")
-
-    with _stopped_by_signals(log) as stopping:
-        with pytest.raises(asyncio.CancelledError):
-            await served()
-        assert stopping.is_set()
-    assert steps == ["stopped in good order"]
-    assert log.events == ["stopping"]
 
 
 def test_a_proxy_is_not_ready_before_workers_are_let_in_and_while_it_stops() -> None:

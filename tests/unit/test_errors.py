@@ -49,6 +49,8 @@ def test_none_has_a_code_that_means_a_bug(error: type[GreenroomError]) -> None:
         (errors.NotReady, "UNAVAILABLE"),
         (errors.HistoryGone, "OUT_OF_RANGE"),
         (errors.TooManyWatchers, "RESOURCE_EXHAUSTED"),
+        (errors.Unauthenticated, "UNAUTHENTICATED"),
+        (errors.NotPermitted, "PERMISSION_DENIED"),
     ],
 )
 def test_codes_are_part_of_the_api(error: type[GreenroomError], code: str) -> None:
@@ -60,6 +62,11 @@ def test_an_error_says_its_message_and_keeps_what_machines_need() -> None:
     assert str(error) == "gate 'smoke' is at attempt 2"
     assert error.metadata == {"gate": "smoke", "current_attempt": "2"}
     assert StaleAttempt("alone").metadata == {}
+
+
+def test_why_access_was_refused_is_for_the_log_alone() -> None:
+    error = errors.Unauthenticated("nobody is known by that", cause="expired", caller="ci")
+    assert (error.cause, error.caller, error.metadata) == ("expired", "ci", {})
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from greenroom.passwords import MAX_PASSWORD_BYTES, read_password
+from greenroom.passwords import MAX_PASSWORD_BYTES, read_password, read_secret
 
 
 @pytest.mark.parametrize(
@@ -45,3 +45,12 @@ def test_what_is_no_password_is_not_quoted(tmp_path: Path, content: bytes, said:
 def test_a_file_that_cannot_be_read_is_told(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="cannot be read: No such file"):
         read_password(tmp_path / "absent")
+
+
+def test_other_secrets_are_called_what_they_are(tmp_path: Path) -> None:
+    path = tmp_path / "token"
+    path.write_bytes(b"abc\n")
+    assert read_secret(path, "token") == "abc"
+    path.write_bytes(b"")
+    with pytest.raises(ValueError, match="is empty: it should have a token"):
+        read_secret(path, "token")

@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 
 from greenroom.core.policy import Hold
-from greenroom.policy_file import MAX_POLICY_BYTES, PolicyFileError, load_policy, located, parse_policy, policy_text
+from greenroom.policy_file import PolicyFileError, load_policy, located, parse_policy, policy_text
+from greenroom.yaml_files import MAX_FILE_BYTES
 
 GOOD = """\
 preset: dynamo
@@ -107,7 +108,7 @@ def test_a_file_that_is_no_text(tmp_path: Path) -> None:
 
 def test_a_file_that_is_too_large(tmp_path: Path) -> None:
     path = tmp_path / "policy.yaml"
-    path.write_bytes(b"#" * (MAX_POLICY_BYTES + 1))
+    path.write_bytes(b"#" * (MAX_FILE_BYTES + 1))
     with pytest.raises(PolicyFileError, match="larger"):
         load_policy(path)
 

@@ -8,6 +8,7 @@ import pytest
 from greenroom.addresses import Address
 from greenroom.errors import SettingsError
 from greenroom.settings import LogFormat, LogLevel, load_settings
+from tests.support.control_side import EventLog
 
 ETCD = "http://127.0.0.1:2379"
 
@@ -86,6 +87,16 @@ def test_a_wrong_variable_is_named_as_such(monkeypatch: pytest.MonkeyPatch) -> N
         ({"http_listen": "node1:2391"}, "--http-listen 'node1:2391': reaches beyond this machine"),
         ({"listen": "127.0.0.1:2391"}, "--http-listen '127.0.0.1:2391': is the address of --listen too"),
         ({"advertise_client_url": "node1:2389"}, "--advertise-client-url 'node1:2389': must begin with http://"),
+        (
+            {"control_listen": "0.0.0.0:2390", "access": "a.yaml"},
+            "--control-listen '0.0.0.0:2390': reaches beyond this machine, with the tokens of --access in plaintext; "
+            "--insecure-control allows that",
+        ),
+        (
+            {"embedded_etcd_listen": "0.0.0.0:2379", "access": "a.yaml"},
+            "--embedded-etcd-listen '0.0.0.0:2379': reaches beyond this machine, without authentication",
+        ),
+        ({"open_metrics": True}, "--open-metrics 'True': is for --access, which is not given"),
         ({"log_level": "loud"}, "--log-level 'loud': Input should be 'debug'"),
         ({"log_format": "xml"}, "--log-format 'xml': Input should be"),
     ],
@@ -167,3 +178,15 @@ def test_an_error_about_a_url_does_not_show_its_password(password: str) -> None:
         load_settings({"upstream": [f"http://etcd-0:2379,http://me:{password}@etcd-1:2379"], "gate": ["a=1s"]})
     assert "unter" not in str(raised.value)
     assert "http://etcd-0:2379,http://…@etcd-1:2379" in str(raised.value)
+
+
+def test_a_wrong_access_file_is_told_with_its_name(tmp_path: Path) -> None:
+    path = tmp_path / "access.yaml"
+    settings = load_settings({"upstream": [ETCD], "gate": ["a=90s"], "access": str(path)})
+    with pytest.raises(SettingsError, match=rf"^--access '{path}': cannot be read: No such file"):
+        settings.open_access(EventLog())
+    path.write_text("callers: []\n")
+    access = settings.open_access(EventLog())
+    assert access is not None
+    assert access.known.number == 0
+    assert load_settings({"upstream": [ETCD], "gate": ["a=90s"]}).open_access(EventLog()) is None

@@ -42,6 +42,9 @@ _WHAT_TO_DO = {
     "FENCE_CONTENDED": "try again",
     "NOT_READY": "its /ready says more",
     "TOO_MANY_WATCHERS": "end one of them, or ask another proxy",
+    "UNAUTHENTICATED": "--token-file, GREENROOM_TOKEN_FILE or GREENROOM_TOKEN say who you are; "
+    "whoever keeps the access file makes a token by `greenroom access new-token`",
+    "NOT_PERMITTED": "whoever keeps the access file can change what you may",
 }
 
 
@@ -51,8 +54,12 @@ class ControlClient:
     Each call may take CALL_SECONDS, and none goes on beyond `deadline` (of time.monotonic) where there is one.
     """
 
-    def __init__(self, address: Address) -> None:
+    def __init__(self, address: Address, token: str | None = None) -> None:
         self.address = address
+        self.is_known = token is not None
+        """Whether it shows who is calling, so that no request has to say so."""
+        # As plain metadata: gRPC takes a call's credentials over TLS only, and a proxy on loopback has none.
+        self._metadata = (("authorization", f"Bearer {token}"),) if token else ()
         self.deadline: float | None = None
         self._channel = grpc.insecure_channel(str(address), options=CHANNEL_OPTIONS)
         self._stub = control_pb2_grpc.ControlStub(self._channel)
@@ -78,7 +85,7 @@ class ControlClient:
         request = control_pb2.WatchInstancesRequest(resume_token=resume_token, **filters)
         timeout = None if self.deadline is None else max(0.0, self.deadline - monotonic())
         with self._in_words():
-            call = self._stub.WatchInstances(request, timeout=timeout)
+            call = self._stub.WatchInstances(request, timeout=timeout, metadata=self._metadata)
             answered = False
             try:
                 for response in call:
@@ -147,7 +154,7 @@ class ControlClient:
 
     def _call(self, method: Callable[..., Answer], request: object) -> Answer:
         with self._in_words():
-            return method(request, timeout=self._timeout_seconds())
+            return method(request, timeout=self._timeout_seconds(), metadata=self._metadata)
 
     def _timeout_seconds(self) -> float:
         return CALL_SECONDS if self.deadline is None else min(CALL_SECONDS, max(0.0, self.deadline - monotonic()))

@@ -12,7 +12,7 @@ from greenroom.addresses import DEFAULT_CONTROL
 from greenroom.cli.choose import Wanted, choose
 from greenroom.cli.client import ControlClient
 from greenroom.cli.instance_details import next_steps
-from greenroom.cli.options import ByAddress, ByModel, Control, connect, control_again, myself, readable, say
+from greenroom.cli.options import ByAddress, ByModel, Control, TokenFile, connect, control_again, named, readable, say
 from greenroom.cli.words import OPEN, decision, gate_word, state_word, unmet
 from greenroom.errors import SettingsError
 from greenroom.pb.control.v1 import control_pb2 as pb
@@ -22,7 +22,10 @@ Words = Annotated[
     list[str] | None, typer.Argument(metavar="ID [GATE…]", help="Without a GATE all that have not passed.")
 ]
 Why = Annotated[str, typer.Option("--reason", metavar="TEXT", help="All that others will see of why; at most 2 KiB.")]
-Actor = Annotated[str | None, typer.Option("--actor", metavar="NAME", help="Who decides. (default: user@host)")]
+Actor = Annotated[
+    str | None,
+    typer.Option("--actor", metavar="NAME", help="Who decides. (default: your token's caller, or user@host)"),
+]
 Override = Annotated[bool, typer.Option("--override", help="Set aside every gate that has not passed.")]
 
 Answer = TypeVar("Answer")
@@ -37,6 +40,7 @@ def release(
     address: ByAddress = None,
     model: ByModel = None,
     control: Control = DEFAULT_CONTROL,
+    token_file: TokenFile = None,
 ) -> None:
     """Releases an instance against its gates. A rollout hold still stops it."""
     if not override:
@@ -48,8 +52,8 @@ def release(
     def send(client: ControlClient, fields: Fields) -> pb.ReleaseInstanceResponse:
         return client.release_instance(pb.ReleaseInstanceRequest(override=True, **fields))
 
-    answer = _decided(control, Wanted(instance_id, address, model), reason, actor, send)
-    say(*released_words(answer, control_again(control)))
+    answer = _decided(control, token_file, Wanted(instance_id, address, model), reason, actor, send)
+    say(*released_words(answer, control_again(control, token_file)))
 
 
 def reject(
@@ -59,14 +63,15 @@ def reject(
     address: ByAddress = None,
     model: ByModel = None,
     control: Control = DEFAULT_CONTROL,
+    token_file: TokenFile = None,
 ) -> None:
     """Keeps an instance out that is not released, whatever its gates say, until somebody retries or overrides."""
 
     def send(client: ControlClient, fields: Fields) -> pb.RejectInstanceResponse:
         return client.reject_instance(pb.RejectInstanceRequest(**fields))
 
-    answer = _decided(control, Wanted(instance_id, address, model), reason, actor, send)
-    say(*rejected_words(answer, control_again(control)))
+    answer = _decided(control, token_file, Wanted(instance_id, address, model), reason, actor, send)
+    say(*rejected_words(answer, control_again(control, token_file)))
 
 
 def withdraw(
@@ -76,14 +81,15 @@ def withdraw(
     address: ByAddress = None,
     model: ByModel = None,
     control: Control = DEFAULT_CONTROL,
+    token_file: TokenFile = None,
 ) -> None:
     """Takes a released instance's cards back, until somebody retries or overrides. Its worker goes on."""
 
     def send(client: ControlClient, fields: Fields) -> pb.WithdrawInstanceResponse:
         return client.withdraw_instance(pb.WithdrawInstanceRequest(**fields))
 
-    answer = _decided(control, Wanted(instance_id, address, model), reason, actor, send)
-    say(*withdrawn_words(answer, control_again(control)))
+    answer = _decided(control, token_file, Wanted(instance_id, address, model), reason, actor, send)
+    say(*withdrawn_words(answer, control_again(control, token_file)))
 
 
 def retry(
@@ -93,6 +99,7 @@ def retry(
     address: ByAddress = None,
     model: ByModel = None,
     control: Control = DEFAULT_CONTROL,
+    token_file: TokenFile = None,
 ) -> None:
     """Opens new attempts of gates, and brings back what a person rejected or withdrew, for its gates to decide.
 
@@ -104,8 +111,8 @@ def retry(
     def send(client: ControlClient, fields: Fields) -> pb.RetryGatesResponse:
         return client.retry_gates(pb.RetryGatesRequest(gates=map(readable, given), **fields))
 
-    answer = _decided(control, Wanted(text, address, model), reason, actor, send)
-    say(*retried_words(answer, control_again(control)))
+    answer = _decided(control, token_file, Wanted(text, address, model), reason, actor, send)
+    say(*retried_words(answer, control_again(control, token_file)))
 
 
 def drop(
@@ -115,14 +122,15 @@ def drop(
     address: ByAddress = None,
     model: ByModel = None,
     control: Control = DEFAULT_CONTROL,
+    token_file: TokenFile = None,
 ) -> None:
     """Forgets an instance's held cards: they are never published. Its worker may register anew."""
 
     def send(client: ControlClient, fields: Fields) -> pb.DropCardsResponse:
         return client.drop_cards(pb.DropCardsRequest(**fields))
 
-    answer = _decided(control, Wanted(instance_id, address, model), reason, actor, send)
-    say(*dropped_words(answer, control_again(control)))
+    answer = _decided(control, token_file, Wanted(instance_id, address, model), reason, actor, send)
+    say(*dropped_words(answer, control_again(control, token_file)))
 
 
 def revoke_lease(
@@ -132,14 +140,15 @@ def revoke_lease(
     address: ByAddress = None,
     model: ByModel = None,
     control: Control = DEFAULT_CONTROL,
+    token_file: TokenFile = None,
 ) -> None:
     """Ends an instance's lease: all its keys go, and its worker has to start again. Off unless `serve` allows it."""
 
     def send(client: ControlClient, fields: Fields) -> pb.RevokeLeaseResponse:
         return client.revoke_lease(pb.RevokeLeaseRequest(**fields))
 
-    answer = _decided(control, Wanted(instance_id, address, model), reason, actor, send)
-    say(*revoked_words(answer, control_again(control)))
+    answer = _decided(control, token_file, Wanted(instance_id, address, model), reason, actor, send)
+    say(*revoked_words(answer, control_again(control, token_file)))
 
 
 def released_words(answer: pb.ReleaseInstanceResponse, control: str) -> tuple[str, str]:
@@ -202,13 +211,17 @@ def _retried(answer: pb.RetryGatesResponse) -> str:
 
 
 def _decided(
-    control: str, wanted: Wanted, reason: str, actor: str | None, send: Callable[[ControlClient, Fields], Answer]
+    control: str,
+    token_file: str | None,
+    wanted: Wanted,
+    reason: str,
+    actor: str | None,
+    send: Callable[[ControlClient, Fields], Answer],
 ) -> Answer:
     """One decision about the one instance that fits; SettingsError where what was typed cannot be meant."""
-    fields = {"reason": _typed("--reason", reason), "actor": readable(myself())}
-    if actor is not None:
-        fields["actor"] = _typed("--actor", actor)
-    with connect(control) as client:
+    with connect(control, token_file) as client:
+        who = named(None, client) if actor is None else _typed("--actor", actor)
+        fields = {"reason": _typed("--reason", reason), "actor": who}
         return send(client, {"name": choose(client.instances(), wanted).name, **fields})
 
 

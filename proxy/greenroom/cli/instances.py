@@ -15,6 +15,7 @@ from greenroom.cli.options import (
     Control,
     Output,
     OutputFormat,
+    TokenFile,
     connect,
     console,
     control_again,
@@ -39,10 +40,11 @@ def instances(
     output: Output = OutputFormat.TABLE,
     watch: Watch = False,
     control: Control = DEFAULT_CONTROL,
+    token_file: TokenFile = None,
 ) -> None:
     """Which instances there are, in which state, and what they wait for."""
     wanted = _state("--state", state) if state else INSTANCE_STATE_UNSPECIFIED
-    with connect(control) as client:
+    with connect(control, token_file) as client:
         if watch:
             watch_instances(client, wanted, output)
             return
@@ -59,15 +61,16 @@ def instance(
     model: ByModel = None,
     output: Output = OutputFormat.TABLE,
     control: Control = DEFAULT_CONTROL,
+    token_file: TokenFile = None,
 ) -> None:
     """One instance in full: why it is not released, and which command helps."""
     wanted = Wanted(instance_id, address, model)
-    with connect(control) as client:
+    with connect(control, token_file) as client:
         found = client.instance(choose(client.instances(), wanted).name)
     if output is OutputFormat.JSON:
         print(json.dumps(instance_json(found), indent=2))
         return
-    say(*instance_details.render(found, datetime.now(UTC), control_again(control)))
+    say(*instance_details.render(found, datetime.now(UTC), control_again(control, token_file)))
 
 
 def wait(
@@ -77,6 +80,7 @@ def wait(
     address: ByAddress = None,
     model: ByModel = None,
     control: Control = DEFAULT_CONTROL,
+    token_file: TokenFile = None,
 ) -> None:
     """Waits for an instance to appear and to be released or rejected.
 
@@ -89,7 +93,7 @@ def wait(
         raise SettingsError(f"--for '{goal}': is neither released nor rejected")
     seconds = duration("--timeout", timeout)
     wanted = Wanted(instance_id, address, model)
-    with connect(control) as client:
+    with connect(control, token_file) as client:
         for found in awaited(client, seconds, wanted):
             if found.state in (RELEASED, REJECTED):
                 end(found, aim)

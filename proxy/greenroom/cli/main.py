@@ -15,7 +15,7 @@ from typing import Annotated
 import typer
 
 from greenroom import __version__
-from greenroom.cli import decisions, demo, etcd_role, instances, policy, rollout_holds, serve, verdict
+from greenroom.cli import access, decisions, demo, etcd_role, instances, policy, rollout_holds, serve, verdict
 from greenroom.cli.options import complain
 from greenroom.errors import GreenroomError, SettingsError
 
@@ -45,6 +45,7 @@ app.command()(decisions.drop)
 app.command()(decisions.revoke_lease)
 app.add_typer(rollout_holds.app, name="rollout-hold")
 app.add_typer(policy.app, name="policy")
+app.add_typer(access.app, name="access")
 app.command()(etcd_role.etcd_role)
 app.command()(demo.demo)
 

@@ -6,19 +6,24 @@ import shlex
 import socket
 import sys
 from enum import StrEnum
+from pathlib import Path
 from typing import Annotated
 
 import typer
 from rich.console import Console
 from rich.text import Text
 
+from greenroom.access.tokens import is_token
 from greenroom.addresses import DEFAULT_CONTROL, Address
 from greenroom.cli.client import ControlClient
 from greenroom.cli.layout import printable
 from greenroom.durations import format_duration, parse_duration
 from greenroom.errors import SettingsError
+from greenroom.passwords import read_secret
 
 CONTROL_VARIABLE = "GREENROOM_CONTROL"
+TOKEN_VARIABLE = "GREENROOM_TOKEN"
+TOKEN_FILE_VARIABLE = "GREENROOM_TOKEN_FILE"
 LONGEST_SECONDS = 366 * 24 * 3600.0
 """A year: longer is a typing error, and at some point more than protobuf can say."""
 
@@ -40,6 +45,15 @@ class OutputFormat(StrEnum):
 Control = Annotated[
     str, typer.Option("--control", envvar=CONTROL_VARIABLE, metavar="HOST:PORT", help="The proxy's control port.")
 ]
+TokenFile = Annotated[
+    str | None,
+    typer.Option(
+        "--token-file",
+        envvar=TOKEN_FILE_VARIABLE,
+        metavar="FILE",
+        help=f"Its one line says who you are, where --access asks. Or {TOKEN_VARIABLE}.",
+    ),
+]
 Output = Annotated[OutputFormat, typer.Option("--output", "-o", help="For people, or stable JSON for programs.")]
 ByAddress = Annotated[
     str | None, typer.Option("--address", metavar="HOST:PORT", help="The instance that serves there, instead of ID.")
@@ -49,12 +63,31 @@ ByModel = Annotated[
 ]
 
 
-def connect(control: str) -> ControlClient:
-    """A client of the proxy that the option names; SettingsError where it is no address."""
+def connect(control: str, token_file: str | None = None) -> ControlClient:
+    """A client of the proxy that the option names; SettingsError where it is no address, or the token is none."""
     try:
-        return ControlClient(Address.parse(control))
+        address = Address.parse(control)
     except ValueError as error:
         raise SettingsError(f"--control '{control}': {error}") from error
+    return ControlClient(address, token_of(token_file))
+
+
+def token_of(token_file: str | None) -> str | None:
+    """The token in the file, else that of the variables; None without any. SettingsError, which does not show it."""
+    file = token_file or os.environ.get(TOKEN_FILE_VARIABLE)
+    source = f"--token-file '{file}'" if file else TOKEN_VARIABLE
+    try:
+        token = read_secret(Path(file), "token").strip() if file else os.environ.get(TOKEN_VARIABLE, "").strip()
+    except ValueError as error:
+        raise SettingsError(f"{source}: {error}") from error
+    if token and not is_token(token):
+        raise SettingsError(f"{source}: is no token: it has characters that none has, or is too long")
+    return token or None
+
+
+def named(given: str | None, client: ControlClient) -> str:
+    """Who is said to be asking: the name that was given; else nobody where the proxy knows by itself, or user@host."""
+    return readable(given or ("" if client.is_known else myself()))
 
 
 def duration(option: str, text: str) -> float:
@@ -82,10 +115,12 @@ def myself() -> str:
     return f"{user}@{socket.gethostname()}"
 
 
-def control_again(control: str) -> str:
+def control_again(control: str, token_file: str | None = None) -> str:
     """What a printed command needs to reach the same proxy; nothing where it does anyway, in the same shell."""
     without_option = os.environ.get(CONTROL_VARIABLE) or DEFAULT_CONTROL
-    return "" if control == without_option else f" --control {shlex.quote(control)}"
+    place = "" if control == without_option else f" --control {shlex.quote(control)}"
+    is_told = token_file is None or token_file == os.environ.get(TOKEN_FILE_VARIABLE)
+    return place if is_told else f"{place} --token-file {shlex.quote(str(token_file))}"
 
 
 def console() -> Console:

@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from greenroom.addresses import DEFAULT_CONTROL
-from greenroom.cli.options import Control, Output, OutputFormat, complain, connect, say
+from greenroom.cli.options import Control, Output, OutputFormat, TokenFile, complain, connect, say
 from greenroom.cli.policy_words import explanation_json, explanation_lines, policy_json, refusals
 from greenroom.core.cards import Attributes
 from greenroom.core.policy import Policy
@@ -32,10 +32,11 @@ Name = str | None
 def lint(file: File) -> int:
     """Exit code 1: no proxy would take it. What is odd about a right one is told on standard error, with 0."""
     from greenroom.core.lint import oddities
-    from greenroom.policy_file import PolicyFileError, located, parse_policy, read_policy_text
+    from greenroom.policy_file import PolicyFileError, located, parse_policy
+    from greenroom.yaml_files import read_text
 
     try:
-        text = read_policy_text(Path(file))
+        text = read_text(Path(file))
         policy = parse_policy(text)
     except PolicyFileError as error:
         complain(f"{file}: {error}")
@@ -50,9 +51,14 @@ def lint(file: File) -> int:
 
 
 @app.command()
-def show(policy: PolicyFile = None, output: Output = OutputFormat.TABLE, control: Control = DEFAULT_CONTROL) -> None:
+def show(
+    policy: PolicyFile = None,
+    output: Output = OutputFormat.TABLE,
+    control: Control = DEFAULT_CONTROL,
+    token_file: TokenFile = None,
+) -> None:
     """The policy in force at the proxy, as a file that says the same; what is wrong with it on standard error."""
-    message, parsed = _policy(policy, control)
+    message, parsed = _policy(policy, control, token_file)
     for line in refusals(message):
         complain(line)
     if output is OutputFormat.JSON:
@@ -71,6 +77,7 @@ def explain(
     policy: PolicyFile = None,
     output: Output = OutputFormat.TABLE,
     control: Control = DEFAULT_CONTROL,
+    token_file: TokenFile = None,
 ) -> None:
     """Which rules are about such an instance, why the others are not, and which gates follow from whom.
 
@@ -78,7 +85,7 @@ def explain(
     """
     from greenroom.core.explain import explain as explained
 
-    _, parsed = _policy(policy, control)
+    _, parsed = _policy(policy, control, token_file)
     attributes = Attributes(namespace, component, endpoint, model, suffix)
     explanation = explained(parsed, attributes)
     if output is OutputFormat.JSON:
@@ -87,9 +94,9 @@ def explain(
     say(*explanation_lines(attributes, explanation))
 
 
-def _policy(file: str | None, control: str) -> tuple[control_pb2.Policy, Policy]:
+def _policy(file: str | None, control: str, token_file: str | None) -> tuple[control_pb2.Policy, Policy]:
     """The file's policy, or the one in force, as a message and as what it means."""
-    return _in_force(control) if file is None else _of_file(file)
+    return _in_force(control, token_file) if file is None else _of_file(file)
 
 
 def _of_file(file: str) -> tuple[control_pb2.Policy, Policy]:
@@ -102,10 +109,10 @@ def _of_file(file: str) -> tuple[control_pb2.Policy, Policy]:
     return control_pb2.Policy(name="policy", text=policy_text(policy), digest=policy.digest, file=file), policy
 
 
-def _in_force(control: str) -> tuple[control_pb2.Policy, Policy]:
+def _in_force(control: str, token_file: str | None) -> tuple[control_pb2.Policy, Policy]:
     from greenroom.policy_file import PolicyFileError, parse_policy
 
-    with connect(control) as client:
+    with connect(control, token_file) as client:
         message = client.policy()
     try:
         return message, parse_policy(message.text)

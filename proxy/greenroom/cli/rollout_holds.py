@@ -16,10 +16,11 @@ from greenroom.cli.options import (
     Control,
     Output,
     OutputFormat,
+    TokenFile,
     connect,
     control_again,
     duration,
-    myself,
+    named,
     readable,
     say,
 )
@@ -50,7 +51,9 @@ Which = Annotated[
         "--selector", metavar="K=GLOB,…", help="namespace, component, endpoint, model, suffix; else everything."
     ),
 ]
-Actor = Annotated[str | None, typer.Option("--actor", metavar="NAME", help="Who asks. (default: user@host)")]
+Actor = Annotated[
+    str | None, typer.Option("--actor", metavar="NAME", help="Who asks. (default: your token's caller, or user@host)")
+]
 GivenId = Annotated[str, typer.Option("--id", metavar="ID", help="A DNS label; chosen by the proxy if not given.")]
 HoldId = Annotated[str, typer.Argument(metavar="ID", help="Any part of the id that no other rollout hold has.")]
 
@@ -63,26 +66,30 @@ def create(
     actor: Actor = None,
     hold_id_: GivenId = "",
     control: Control = DEFAULT_CONTROL,
+    token_file: TokenFile = None,
 ) -> None:
     """Stops releases until it is lifted or ends by itself."""
-    hold = RolloutHold(reason=readable(reason), actor=readable(actor or myself()), selector=parse_selector(selector))
+    hold = RolloutHold(reason=readable(reason), selector=parse_selector(selector))
     if for_ is not None:
         ttl = Duration()
         ttl.FromTimedelta(timedelta(seconds=duration("--for", for_)))
         hold.ttl.CopyFrom(ttl)
-    with connect(control) as client:
+    with connect(control, token_file) as client:
+        hold.actor = named(actor, client)
         created = client.create_rollout_hold(hold, readable(hold_id_))
         about = _stopped_now(client, hold_id(created))
     ends = f"until {clock_time(created.expire_time)}" if created.HasField("expire_time") else "until it is lifted"
     say(f"rollout hold {hold_id(created)} stops releases of {selector_words(created.selector)} {ends}")
     say(about)
-    say(f"lift it: greenroom rollout-hold lift {hold_id(created)}{control_again(control)}")
+    say(f"lift it: greenroom rollout-hold lift {hold_id(created)}{control_again(control, token_file)}")
 
 
 @app.command("list")
-def list_(output: Output = OutputFormat.TABLE, control: Control = DEFAULT_CONTROL) -> None:
+def list_(
+    output: Output = OutputFormat.TABLE, control: Control = DEFAULT_CONTROL, token_file: TokenFile = None
+) -> None:
     """The rollout holds in force."""
-    with connect(control) as client:
+    with connect(control, token_file) as client:
         holds = client.rollout_holds()
     if output is OutputFormat.JSON:
         print(json.dumps({"rollout_holds": [as_json(hold) for hold in holds]}, indent=2))
@@ -91,10 +98,10 @@ def list_(output: Output = OutputFormat.TABLE, control: Control = DEFAULT_CONTRO
 
 
 @app.command()
-def lift(hold: HoldId, control: Control = DEFAULT_CONTROL) -> None:
+def lift(hold: HoldId, control: Control = DEFAULT_CONTROL, token_file: TokenFile = None) -> None:
     """Lets releases go on; what became ready meanwhile is released at once."""
     not_empty("ID", hold, _bare(hold))
-    with connect(control) as client:
+    with connect(control, token_file) as client:
         lifted = client.lift_rollout_hold(choose(client.rollout_holds(), hold).name)
     say(f"lifted rollout hold {hold_id(lifted)} ({shortened(lifted.reason, MAX_REASON_CHARACTERS)}, by {lifted.actor})")
 

@@ -57,6 +57,13 @@ def serve(
     advertise_client_url: Annotated[
         Text, typer.Option("--advertise-client-url", metavar="URL", help="What MemberList says. (default: --listen)")
     ] = None,
+    access: Annotated[
+        Text,
+        typer.Option("--access", metavar="FILE", help="YAML: who may use control and HTTP ports, by token and role."),
+    ] = None,
+    open_metrics: Annotated[
+        Flag, typer.Option("--open-metrics", help="With --access: /metrics without a token.")
+    ] = None,
     insecure_control: Annotated[
         Flag, typer.Option("--insecure-control", help="Let control and HTTP ports reach beyond this machine.")
     ] = None,

@@ -7,7 +7,7 @@ import typer
 
 from greenroom.addresses import DEFAULT_CONTROL
 from greenroom.cli.choose import Wanted, choose
-from greenroom.cli.options import ByAddress, ByModel, Control, connect, myself, readable, say
+from greenroom.cli.options import ByAddress, ByModel, Control, TokenFile, connect, named, readable, say
 from greenroom.cli.words import THROUGH, holds_to_lift, unmet, waits_for_a_person
 from greenroom.errors import ControlError, SettingsError
 from greenroom.pb.control.v1 import control_pb2
@@ -35,7 +35,10 @@ Words = Annotated[
     typer.Argument(metavar="[ID] GATE OUTCOME", help="OUTCOME: passed, failed, inconclusive or error (or pass, fail)."),
 ]
 Reason = Annotated[str, typer.Option("--reason", metavar="TEXT", help="What was found; needed unless it passed.")]
-Reporter = Annotated[str | None, typer.Option("--reporter", metavar="NAME", help="Who says so. (default: user@host)")]
+Reporter = Annotated[
+    str | None,
+    typer.Option("--reporter", metavar="NAME", help="Who says so. (default: your token's caller, or user@host)"),
+]
 Attempt = Annotated[
     int | None,
     typer.Option("--attempt", metavar="N", min=1, help="The attempt that was checked. (default: the current one)"),
@@ -50,6 +53,7 @@ def verdict(
     address: ByAddress = None,
     model: ByModel = None,
     control: Control = DEFAULT_CONTROL,
+    token_file: TokenFile = None,
 ) -> None:
     """Says how an attempt of a gate went. The last one that passes releases the instance.
 
@@ -59,9 +63,9 @@ def verdict(
     wanted = Wanted(text, address, model)
     if not reason.strip() and outcome != control_pb2.OUTCOME_PASSED:
         raise SettingsError("--reason is not given: whoever asks why the instance is not released will read it")
-    with connect(control) as client:
+    with connect(control, token_file) as client:
         found = client.instance(choose(client.instances(), wanted).name)
-        request = report_on(found, gate, outcome, reason, reporter or myself(), attempt)
+        request = report_on(found, gate, outcome, reason, named(reporter, client), attempt)
         answer = client.report_verdict(request)
     say(in_words(request, answer))
 

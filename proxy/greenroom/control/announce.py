@@ -117,9 +117,9 @@ class Announcer:
             "rollout_hold.created", **_of_hold(hold), until=hold.expires.isoformat() if hold.expires else None
         )
 
-    def rollout_hold_lifted(self, hold: RolloutHold) -> None:
-        """Releases go on."""
-        self._log.info("rollout_hold.lifted", **_of_hold(hold))
+    def rollout_hold_lifted(self, hold: RolloutHold, *, by: str = "") -> None:
+        """Releases go on. `by`: who lifted it, where that is known; the hold itself says who created it."""
+        self._log.info("rollout_hold.lifted", **_of_hold(hold), **({"lifted_by": by} if by else {}))
 
     def _holds_of(self, record: Record) -> Sequence[RolloutHold]:
         return matching(self._mirror.rollout_holds, record)

@@ -1,7 +1,8 @@
 """The control API over HTTP/JSON: each method of it under the route that its proto gives it.
 
 The rule: nothing is decided here. A request becomes the same message that gRPC would bring, the same function answers
-it, and whatever happens becomes the same google.rpc.Status, as JSON with HTTP's code for it.
+it, and whatever happens becomes the same google.rpc.Status, as JSON with HTTP's code for it. Nothing of a request but
+its route is read before its caller is let in.
 
 A stream is a line of JSON for each message, `{"result": …}`, and where it breaks off a last one, `{"error": …}`.
 """
@@ -19,13 +20,17 @@ from google.rpc import status_pb2  # type: ignore[import-untyped]  # the package
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 
+from greenroom.access.admission import Admission, Admitted
+from greenroom.access.known import Presented
+from greenroom.access.roles import OPENAPI
 from greenroom.control.json_requests import MAX_BODY_BYTES, message_of
 from greenroom.control.methods import SERVICE, Method, StreamMethod, stream_methods, unary_methods
 from greenroom.control.openapi import description
+from greenroom.control.presented import presented_in
 from greenroom.control.routes import Found, find, routes_of
 from greenroom.control.service import ControlService
 from greenroom.control.status import grpc_code, internal_error, status_of
-from greenroom.errors import GreenroomError, InvalidRequest
+from greenroom.errors import AccessRefused, GreenroomError, InvalidRequest
 
 LINES = "application/x-ndjson"
 HTTP_CODES: Mapping[grpc.StatusCode, int] = {
@@ -48,45 +53,63 @@ HTTP_CODES: Mapping[grpc.StatusCode, int] = {
     grpc.StatusCode.DATA_LOSS: 500,
 }
 """As google.rpc.Code gives them."""
+BY_TOKEN: Mapping[str, str] = {"www-authenticate": "Bearer"}
+"""What whoever is not known is told that there is."""
 
 
 class Gateway:
     """Answers whatever is under /v1."""
 
-    def __init__(self, service: ControlService, *, version: str, log: Any) -> None:
-        self._log = log
+    def __init__(self, service: ControlService, admission: Admission, *, version: str, log: Any) -> None:
+        self._admission, self._log = admission, log
         self._routes = routes_of(SERVICE)
         self._unary: Mapping[str, Method] = {name: method for name, method, _ in unary_methods(service)}
         self._streams: Mapping[str, StreamMethod] = {name: method for name, method, _ in stream_methods(service)}
         self._description = description(self._routes, version)
 
-    async def openapi(self, _: Request) -> Response:
+    async def openapi(self, request: Request) -> Response:
         """What there is, for programs that write clients."""
-        return JSONResponse(self._description)
+        try:
+            with self._admission.call(OPENAPI, presented_in(request)):
+                return JSONResponse(self._description)
+        except AccessRefused as refused:
+            return failure(status_of(refused))
 
     async def answer(self, request: Request) -> Response:
         """One request of any route."""
         found = find(self._routes, request.method, request.url.path)
         if not isinstance(found, Found):
             return _nowhere(request, found)
+        name, presented = found.route.method.name, presented_in(request)
         try:
-            message = await _message(found, request)
-            if found.route.is_stream:
-                return await self._stream(found, message)
-            return _json(await self._unary[found.route.method.name](message))
+            with self._admission.call(name, presented) as admitted:
+                message = admitted.authorised(await _message(found, request))
+                if found.route.is_stream:
+                    return await self._stream(name, message, admitted, presented)
+                return _json(await self._unary[name](message))
         except Exception as error:
-            return _failure(self._status(error, found.route.method.name))
+            return failure(self._status(error, name))
 
-    async def _stream(self, found: Found, message: Message) -> Response:
+    async def _stream(self, name: str, message: Message, admitted: Admitted, presented: Presented) -> Response:
         """The first answer is waited for: a stream that is refused has no lines, but an error's code."""
-        name = found.route.method.name
         answers = self._streams[name](message)
         try:
             first = await anext(answers, None)
         except BaseException:
             await answers.aclose()
             raise
-        return StreamingResponse(self._lines(first, answers, name), media_type=LINES)
+        checked = self._checked(answers, name, admitted, presented)
+        return StreamingResponse(self._lines(first, checked, name), media_type=LINES)
+
+    async def _checked(
+        self, answers: AsyncGenerator[Message, None], name: str, admitted: Admitted, presented: Presented
+    ) -> AsyncGenerator[Message, None]:
+        """As long as the caller would still be let in."""
+        with self._admission.telling(name, presented):
+            async with aclosing(answers):
+                async for answer in answers:
+                    admitted.check_again()
+                    yield answer
 
     async def _lines(
         self, first: Message | None, answers: AsyncGenerator[Message, None], name: str
@@ -121,17 +144,19 @@ async def _message(found: Found, request: Request) -> Message:
 def _nowhere(request: Request, verbs: frozenset[str]) -> Response:
     if verbs:
         words = f"{request.url.path} takes {', '.join(sorted(verbs))}, not {request.method}"
-        return _failure(_plain(grpc.StatusCode.UNIMPLEMENTED, words), 405, {"allow": ", ".join(sorted(verbs))})
+        return failure(_plain(grpc.StatusCode.UNIMPLEMENTED, words), 405, {"allow": ", ".join(sorted(verbs))})
     words = f"there is nothing at {request.url.path}; /v1/openapi.json says what there is"
-    return _failure(_plain(grpc.StatusCode.NOT_FOUND, words))
+    return failure(_plain(grpc.StatusCode.NOT_FOUND, words))
 
 
 def _plain(code: grpc.StatusCode, words: str) -> status_pb2.Status:
     return status_pb2.Status(code=code.value[0], message=words)
 
 
-def _failure(status: status_pb2.Status, code: int = 0, headers: Mapping[str, str] | None = None) -> Response:
+def failure(status: status_pb2.Status, code: int = 0, headers: Mapping[str, str] | None = None) -> Response:
+    """The answer that tells of an error, by default with HTTP's code for it."""
     code = code or HTTP_CODES[grpc_code(status)]
+    headers = BY_TOKEN if code == HTTP_CODES[grpc.StatusCode.UNAUTHENTICATED] else headers
     return JSONResponse({"error": _error(status)}, status_code=code, headers=headers)
 
 

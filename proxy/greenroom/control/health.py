@@ -81,6 +81,11 @@ class Health:
         }
 
 
+def without_details(code: int) -> Response:
+    """The same answer for whoever is not known: a probe has no token, and looks at the code alone."""
+    return _said(code, ["the rest is for those who are known here: send a token"])
+
+
 def place_of(text: str) -> Place:
     """`10.0.0.7`, `10.0.0.7:8000`, `::1`, `[::1]:8000`; ValueError for anything that names no host."""
     bare = text.strip()

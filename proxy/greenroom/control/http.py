@@ -1,8 +1,8 @@
 """The HTTP port: `/live`, `/ready`, `/metrics` for kubelets, load balancers and Prometheus; `/v1`, the control API."""
 
 import socket
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from typing import Protocol
 
 import grpc
@@ -13,14 +13,18 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
+from greenroom.access.admission import Admission
+from greenroom.access.roles import HEALTH, METRICS
 from greenroom.addresses import Address
-from greenroom.control.gateway import Gateway
-from greenroom.control.health import Health
+from greenroom.control.gateway import Gateway, failure
+from greenroom.control.health import Health, without_details
 from greenroom.control.metrics import Metrics
 from greenroom.control.policy_in_force import PolicyInForce
+from greenroom.control.presented import presented_in
 from greenroom.control.routes import VERBS
+from greenroom.control.status import status_of
 from greenroom.core.keyspace import ROOT
-from greenroom.errors import StartError
+from greenroom.errors import AccessRefused, StartError
 from greenroom.pb.etcd import rpc_pb2
 from greenroom.store.upstream import Upstream, why
 
@@ -29,6 +33,9 @@ ETCD_ANSWERS_SECONDS = 2.0
 BACKLOG = 128
 GRACE_SECONDS = 1
 """The pages answer at once; whoever takes longer to read them must not hold up the program's end."""
+
+
+Endpoint = Callable[[Request], Awaitable[Response]]
 
 
 class Part(Protocol):
@@ -65,8 +72,18 @@ class Readiness:
         return None
 
 
-def http_app(readiness: Readiness, metrics: Metrics, more: Sequence[Route] = ()) -> Starlette:
-    """The three pages, and more routes."""
+def http_app(
+    readiness: Readiness,
+    metrics: Metrics,
+    admission: Admission,
+    more: Sequence[Route] = (),
+    *,
+    open_metrics: bool = False,
+) -> Starlette:
+    """The three pages, and more routes.
+
+    Probes know no tokens; metrics are for those who may look, or with `open_metrics` for all.
+    """
 
     async def live(_: Request) -> Response:
         return PlainTextResponse("live\n")
@@ -77,18 +94,30 @@ def http_app(readiness: Readiness, metrics: Metrics, more: Sequence[Route] = ())
         said["policy"] = readiness.policy.told()
         return JSONResponse(said, status_code=503 if reasons else 200)
 
-    async def metrics_page(_: Request) -> Response:
-        return Response(generate_latest(metrics.registry), media_type=CONTENT_TYPE_LATEST)
+    async def metrics_page(request: Request) -> Response:
+        try:
+            with nullcontext() if open_metrics else admission.call(METRICS, presented_in(request)):
+                return Response(generate_latest(metrics.registry), media_type=CONTENT_TYPE_LATEST)
+        except AccessRefused as refused:
+            return failure(status_of(refused))
 
     pages = (Route("/live", live), Route("/ready", ready), Route("/metrics", metrics_page))
     return Starlette(routes=[*pages, *more])
 
 
-def api_routes(gateway: Gateway, health: Health) -> list[Route]:
+def api_routes(gateway: Gateway, health: Health, admission: Admission) -> list[Route]:
     """What is under /v1."""
+
+    def probed(answer: Endpoint) -> Endpoint:
+        async def probe(request: Request) -> Response:
+            whole = await answer(request)
+            return whole if admission.knows(HEALTH, presented_in(request)) else without_details(whole.status_code)
+
+        return probe
+
     return [
-        Route("/v1/health", health.at_address),
-        Route("/v1/instances/{instance}/health", health.of_instance),
+        Route("/v1/health", probed(health.at_address)),
+        Route("/v1/instances/{instance}/health", probed(health.of_instance)),
         Route("/v1/openapi.json", gateway.openapi),
         Route("/v1/{rest:path}", gateway.answer, methods=[verb.upper() for verb in VERBS]),
     ]

@@ -1,7 +1,8 @@
 """The control API's methods on the wire: bytes to request, and whatever happens to an answer or one clear Status.
 
 The rule: this is the outermost frame of a call. A mistake of the caller's, an error of etcd's and a bug of ours all
-end here as a Status with one ErrorInfo; only a bug is logged as an error.
+end here as a Status with one ErrorInfo; only a bug is logged as an error. Nothing of a request is read before its
+caller is let in.
 """
 
 from collections.abc import AsyncGenerator, Awaitable, Callable
@@ -11,6 +12,8 @@ from typing import Any, NoReturn
 import grpc
 from google.protobuf.message import Message
 
+from greenroom.access.admission import Admission
+from greenroom.control.presented import presented_by
 from greenroom.control.requests import RequestParser
 from greenroom.control.service import ControlService
 from greenroom.control.status import grpc_code, internal_error, status_of
@@ -26,14 +29,16 @@ StreamMethod = Callable[[Any], AsyncGenerator[Message, None]]
 Context = grpc.aio.ServicerContext[bytes, bytes]
 
 
-def generic_handler(service: ControlService, log: Any) -> grpc.GenericRpcHandler:
+def generic_handler(service: ControlService, log: Any, admission: Admission) -> grpc.GenericRpcHandler:
     """All methods, for grpc.aio's server. Requests stay bytes until they are read strictly."""
     handlers: dict[str, grpc.RpcMethodHandler[Any, Any]] = {
-        name: grpc.unary_unary_rpc_method_handler(_Handler(name, method, RequestParser(request_type), log).answer)
+        name: grpc.unary_unary_rpc_method_handler(
+            _Handler(name, method, RequestParser(request_type), log, admission).answer
+        )
         for name, method, request_type in unary_methods(service)
     }
     for name, stream_method, request_type in stream_methods(service):
-        stream = _StreamHandler(name, stream_method, RequestParser(request_type), log)
+        stream = _StreamHandler(name, stream_method, RequestParser(request_type), log, admission)
         handlers[name] = grpc.unary_stream_rpc_method_handler(stream.answer)
     return grpc.method_handlers_generic_handler(SERVICE_NAME, handlers)
 
@@ -65,13 +70,15 @@ def stream_methods(service: ControlService) -> tuple[tuple[str, StreamMethod, ty
 class _Handler:
     """One method."""
 
-    def __init__(self, name: str, method: Method, parse: RequestParser, log: Any) -> None:
+    def __init__(self, name: str, method: Method, parse: RequestParser, log: Any, admission: Admission) -> None:
         self._name, self._method, self._parse, self._log = name, method, parse, log
+        self._admission = admission
 
     async def answer(self, data: bytes, context: Context) -> bytes:
         """A method by name: grpc.aio takes an object with an async call for a synchronous function."""
         try:
-            answer = await self._method(self._parse(data))
+            with self._admission.call(self._name, presented_by(context)) as admitted:
+                answer = await self._method(admitted.authorised(self._parse(data)))
             return answer.SerializeToString()
         except Exception as error:
             await _abort(context, error, self._name, self._log)
@@ -80,15 +87,22 @@ class _Handler:
 class _StreamHandler:
     """One method whose answer is a stream."""
 
-    def __init__(self, name: str, method: StreamMethod, parse: RequestParser, log: Any) -> None:
+    def __init__(self, name: str, method: StreamMethod, parse: RequestParser, log: Any, admission: Admission) -> None:
         self._name, self._method, self._parse, self._log = name, method, parse, log
+        self._admission = admission
 
     async def answer(self, data: bytes, context: Context) -> None:
-        """Writes until the caller has gone, which comes as a cancellation, or the method ends with an error."""
+        """Writes until the caller has gone, which comes as a cancellation, or the method ends with an error.
+
+        A stream can last for weeks: its caller is asked for again before each answer, of which there is one at least
+        every half minute.
+        """
         try:
-            async with aclosing(self._method(self._parse(data))) as answers:
-                async for answer in answers:
-                    await context.write(answer.SerializeToString())
+            with self._admission.call(self._name, presented_by(context)) as admitted:
+                async with aclosing(self._method(admitted.authorised(self._parse(data)))) as answers:
+                    async for answer in answers:
+                        admitted.check_again()
+                        await context.write(answer.SerializeToString())
         except Exception as error:
             await _abort(context, error, self._name, self._log)
 

@@ -4,10 +4,12 @@ from typing import Any
 
 import grpc
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
-from grpc_reflection.v1alpha import reflection
+from grpc_reflection.v1alpha import reflection, reflection_pb2_grpc
 
+from greenroom.access.admission import Admission
 from greenroom.addresses import Address
 from greenroom.control.methods import SERVICE_NAME, generic_handler
+from greenroom.control.reflection import AdmittingReflection
 from greenroom.control.service import ControlService
 from greenroom.errors import StartError
 from greenroom.store.follower import Follower
@@ -30,16 +32,20 @@ NOT_SERVING = health_pb2.HealthCheckResponse.NOT_SERVING
 class ControlServer:
     """Listens on one plaintext port. `start`, then `run` in a task, then `stop`."""
 
-    def __init__(self, service: ControlService, follower: Follower, *, host: str, port: int, log: Any) -> None:
+    def __init__(
+        self, service: ControlService, follower: Follower, admission: Admission, *, host: str, port: int, log: Any
+    ) -> None:
         self._service, self._follower, self._log = service, follower, log
         self._address = str(Address(host, port))
         self._server = grpc.aio.server(options=SERVER_OPTIONS)
         self._health = health.aio.HealthServicer()
         self._told: int | None = None
-        self._server.add_generic_rpc_handlers((generic_handler(service, log),))
+        self._server.add_generic_rpc_handlers((generic_handler(service, log, admission),))
         health_pb2_grpc.add_HealthServicer_to_server(self._health, self._server)
         names = (SERVICE_NAME, health.SERVICE_NAME, reflection.SERVICE_NAME)
-        reflection.enable_server_reflection(names, self._server)
+        reflects = AdmittingReflection(names, admission)
+        # It has no types.
+        reflection_pb2_grpc.add_ServerReflectionServicer_to_server(reflects, self._server)  # type: ignore[no-untyped-call]
 
     async def start(self) -> int:
         """Listens, NOT_SERVING as yet; the port. StartError where it cannot be had."""

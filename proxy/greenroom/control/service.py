@@ -11,6 +11,7 @@ from typing import Any
 
 import grpc
 
+from greenroom.access.admission import acting_name, limited
 from greenroom.control import views
 from greenroom.control.announce import Announcer
 from greenroom.control.decisions import Decisions
@@ -119,7 +120,9 @@ class ControlService:
         done = await carry_out(
             self._upstream,
             said.instance,
-            verdicts.verdict(said.gate, said.attempt, said.outcome, reason=said.reason, reporter=said.reporter),
+            limited(
+                verdicts.verdict(said.gate, said.attempt, said.outcome, reason=said.reason, reporter=said.reporter)
+            ),
             clock=self._clock,
             on_lost_fence=self._metrics.fence_lost,
         )
@@ -152,7 +155,7 @@ class ControlService:
     ) -> control_pb2.LiftRolloutHoldResponse:
         """Lets releases go on; every proxy's reconciler looks at what became ready meanwhile."""
         hold = await self._holds.lift(rollout_hold_of(request.name))
-        self._announcer.rollout_hold_lifted(hold)
+        self._announcer.rollout_hold_lifted(hold, by=acting_name())
         return control_pb2.LiftRolloutHoldResponse(rollout_hold=views.rollout_hold_message(hold))
 
     async def get_policy(self, _: control_pb2.GetPolicyRequest) -> control_pb2.Policy:

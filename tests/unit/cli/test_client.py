@@ -44,6 +44,27 @@ def test_no_call_goes_on_beyond_the_deadline(monkeypatch: pytest.MonkeyPatch) ->
     assert timeouts == [CALL_SECONDS, 0.5, 0.0]
 
 
+def test_a_token_goes_with_every_call_and_makes_the_caller_known() -> None:
+    with ControlClient(PLACE, "abc") as client:
+        assert client._metadata == (("authorization", "Bearer abc"),)
+        assert client.is_known
+    with ControlClient(PLACE) as client:
+        assert (client._metadata, client.is_known) == ((), False)
+
+
+@pytest.mark.parametrize(
+    ("code", "reason", "advice"),
+    [
+        (grpc.StatusCode.UNAUTHENTICATED, "UNAUTHENTICATED", "--token-file, GREENROOM_TOKEN_FILE or GREENROOM_TOKEN"),
+        (grpc.StatusCode.PERMISSION_DENIED, "NOT_PERMITTED", "whoever keeps the access file"),
+    ],
+)
+def test_who_was_refused_is_told_what_to_do(code: grpc.StatusCode, reason: str, advice: str) -> None:
+    error = in_words(Failed(code, "no", reason), PLACE)
+    assert advice in str(error)
+    assert not error.may_pass, "asking again would be refused again"
+
+
 def test_an_answer_may_be_of_any_size() -> None:
     assert ("grpc.max_receive_message_length", -1) in CHANNEL_OPTIONS
 

@@ -2,8 +2,11 @@
 
 import errno
 import io
+from collections.abc import Callable, Iterator
+from inspect import signature
 
 import pytest
+import typer
 
 from greenroom import __version__
 from greenroom.cli import main as main_module
@@ -124,3 +127,17 @@ def test_a_failure_of_anything_else_is_not_taken_for_that_of_the_output(monkeypa
     monkeypatch.setattr(main_module, "app", fails)
     with pytest.raises(OSError, match="/data/etcd"):
         main(["serve"])
+
+
+def commands_of(app: typer.Typer) -> Iterator[Callable[..., object]]:
+    yield from (command.callback for command in app.registered_commands if command.callback is not None)
+    for group in app.registered_groups:
+        if group.typer_instance is not None:
+            yield from commands_of(group.typer_instance)
+
+
+def test_every_command_that_asks_a_proxy_takes_a_token() -> None:
+    asking = [command for command in commands_of(main_module.app) if "control" in signature(command).parameters]
+    assert len(asking) >= 7
+    without = [command.__name__ for command in asking if "token_file" not in signature(command).parameters]
+    assert without == [], "give them `token_file: TokenFile = None`, for connect()"

@@ -1,12 +1,25 @@
 """What commands have in common."""
 
 import io
+from pathlib import Path
 
 import pytest
 from rich.console import Console
 
-from greenroom.addresses import DEFAULT_CONTROL
-from greenroom.cli.options import complain, connect, control_again, duration, myself, painted, readable, say
+from greenroom.addresses import DEFAULT_CONTROL, Address
+from greenroom.cli.client import ControlClient
+from greenroom.cli.options import (
+    complain,
+    connect,
+    control_again,
+    duration,
+    myself,
+    named,
+    painted,
+    readable,
+    say,
+    token_of,
+)
 from greenroom.errors import SettingsError
 
 
@@ -67,3 +80,54 @@ def test_a_reason_that_was_cut_within_a_letter_is_sent_all_the_same() -> None:
 def test_a_complaint_is_one_line_that_no_terminal_obeys(capsys: pytest.CaptureFixture[str]) -> None:
     complain("greenroom: no instance has id 'a'; there are: b (x\x1b[2J\ny, HELD)")
     assert capsys.readouterr().err == "greenroom: no instance has id 'a'; there are: b (x\ufffd[2J y, HELD)\n"
+
+
+@pytest.fixture
+def _no_tokens(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("GREENROOM_TOKEN", "GREENROOM_TOKEN_FILE"):
+        monkeypatch.delenv(name, raising=False)
+
+
+@pytest.mark.usefixtures("_no_tokens")
+def test_a_token_comes_from_the_file_else_from_a_variable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    first, second = tmp_path / "first", tmp_path / "second"
+    first.write_text("one\n")
+    second.write_text("two\n")
+    assert token_of(None) is None
+    monkeypatch.setenv("GREENROOM_TOKEN", "three")
+    assert token_of(None) == "three"
+    monkeypatch.setenv("GREENROOM_TOKEN_FILE", str(second))
+    assert token_of(None) == "two"
+    assert token_of(str(first)) == "one"
+
+
+@pytest.mark.usefixtures("_no_tokens")
+def test_what_is_no_token_is_not_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "token"
+    for content, said in (("secret secret", "is no token"), ("", "is empty"), ("secret\nb", "more than one line")):
+        path.write_text(content)
+        with pytest.raises(SettingsError, match=f"--token-file '{path}': .*{said}") as raised:
+            token_of(str(path))
+        assert "secret" not in str(raised.value)
+    monkeypatch.setenv("GREENROOM_TOKEN", "sécret")
+    with pytest.raises(SettingsError, match=r"^GREENROOM_TOKEN: is no token"):
+        connect("127.0.0.1:1")
+
+
+def test_whoever_shows_a_token_does_not_say_who_he_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The proxy knows; user@host would be somebody else's name, and refused."""
+    monkeypatch.setenv("LOGNAME", "ann")
+    monkeypatch.setattr("socket.gethostname", lambda: "desk")
+    place = Address("127.0.0.1", 1)
+    with ControlClient(place, "abc") as known, ControlClient(place) as unknown:
+        assert (named(None, known), named(None, unknown)) == ("", "ann@desk")
+        assert named("ci\udcff", known) == "ci\ufffd"
+
+
+def test_printed_commands_name_the_token_file_that_was_given(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("GREENROOM_CONTROL", raising=False)
+    monkeypatch.delenv("GREENROOM_TOKEN_FILE", raising=False)
+    assert control_again(DEFAULT_CONTROL, "my token") == " --token-file 'my token'"
+    assert control_again("127.0.0.1:9", "t") == " --control 127.0.0.1:9 --token-file t"
+    monkeypatch.setenv("GREENROOM_TOKEN_FILE", "t")
+    assert control_again(DEFAULT_CONTROL, "t") == ""

@@ -8,6 +8,7 @@ import grpc
 import httpx
 import pytest
 
+from greenroom.access.admission import Admission
 from greenroom.control.gateway import HTTP_CODES, Gateway
 from greenroom.control.health import Health
 from greenroom.control.http import Readiness, api_routes, http_app
@@ -16,6 +17,7 @@ from greenroom.control.service import ControlService
 from greenroom.errors import HistoryGone
 from greenroom.pb.control.v1 import control_pb2 as pb
 from greenroom.store.follower import Follower
+from tests.support.callers import Known, access_text, admission, bearer, known_callers, open_admission
 from tests.support.control_side import EventLog, MovableClock
 from tests.support.mirroring import ONE, TWO, fed_follower, held, unconnected
 from tests.support.policies import policy_in_force
@@ -39,17 +41,21 @@ class Broken(ControlService):
 
 
 async def call(
-    verb: str, path: str, *, service: ControlService | None = None, log: EventLog | None = None, **more: Any
+    verb: str,
+    path: str,
+    *,
+    service: ControlService | None = None,
+    log: EventLog | None = None,
+    access: Admission | None = None,
+    **more: Any,
 ) -> httpx.Response:
     follower: Follower = fed_follower([*held(ONE), *held(TWO)])
-    gateway = Gateway(service or service_of(follower), version="1", log=log or EventLog())
+    access = access or open_admission()
+    gateway = Gateway(service or service_of(follower), access, version="1", log=log or EventLog())
     metrics = Metrics(follower.mirror, clock=MovableClock(), gates=(), methods=(), version="1")
     upstream = unconnected()
-    app = http_app(
-        Readiness((), upstream, policy_in_force(upstream, log=EventLog())),
-        metrics,
-        api_routes(gateway, Health(follower)),
-    )
+    readiness = Readiness((), upstream, policy_in_force(upstream, log=EventLog()))
+    app = http_app(readiness, metrics, access, api_routes(gateway, Health(follower), access))
     async with httpx.AsyncClient(transport=httpx.ASGITransport(app=app), base_url="http://here") as client:
         return await client.request(verb, path, **more)
 
@@ -115,3 +121,55 @@ async def test_the_description_is_served() -> None:
 @pytest.mark.parametrize("code", grpc.StatusCode)
 def test_every_code_has_one_of_https(code: grpc.StatusCode) -> None:
     assert HTTP_CODES[code] >= 200
+
+
+@pytest.mark.parametrize("token", [None, "stranger", "late"])
+async def test_nothing_of_a_strangers_request_is_read(token: str | None) -> None:
+    headers = {"authorization": bearer(token)} if token else {}
+    for path in ("/v1/instances/ABC1:reportVerdict", f"/v1/instances/{ONE}:reject"):
+        answer = await call("POST", path, content=b"no json", headers=headers, access=admission())
+        assert (answer.status_code, answer.json()["error"]["status"]) == (401, "UNAUTHENTICATED")
+        assert answer.headers["www-authenticate"] == "Bearer"
+    assert (await call("GET", "/v1/openapi.json", headers=headers, access=admission())).status_code == 401
+
+
+async def test_who_may_not_is_told_what_he_may() -> None:
+    headers = {"authorization": bearer("ci")}
+    verdict = {"gate": "latency", "attempt": 1, "outcome": "OUTCOME_PASSED"}
+    path = f"/v1/instances/{ONE}:reportVerdict"
+    denied = await call("POST", path, json=verdict, headers=headers, access=admission())
+    assert (denied.status_code, denied.json()["error"]["details"][0]["reason"]) == (403, "NOT_PERMITTED")
+    assert "www-authenticate" not in denied.headers
+    assert (await call("GET", "/v1/instances", headers=headers, access=admission())).status_code == 200
+    assert (await call("GET", "/v1/openapi.json", headers=headers, access=admission())).status_code == 200
+
+
+async def test_a_probe_is_told_the_code_and_those_who_are_known_the_rest() -> None:
+    """A kubelet has no token; and who waits, and why, is nobody else's business."""
+    path, log = f"/v1/instances/{ONE}/health", EventLog()
+    probed = await call("GET", path, access=admission(log=log))
+    known = await call("GET", path, access=admission(), headers={"authorization": bearer("grafana")})
+    assert (probed.status_code, known.status_code) == (503, 503)
+    assert (probed.json()["instances"], probed.json()["healthy"]) == ([], False)
+    assert [one["instance"] for one in known.json()["instances"]] == [ONE]
+    assert log.events == [], "probes come each second"
+
+
+async def test_a_stream_ends_when_its_caller_is_no_longer_known() -> None:
+    known, log = Known(known_callers()), EventLog()
+
+    class Revoking(Broken):
+        async def watch_instances(
+            self, request: pb.WatchInstancesRequest
+        ) -> AsyncGenerator[pb.WatchInstancesResponse, None]:
+            yield pb.WatchInstancesResponse(resume_token="first")
+            known.known = known_callers(access_text("grafana"))
+            yield pb.WatchInstancesResponse(resume_token="second")
+
+    access = Admission(known, clock=MovableClock(), log=log)
+    headers = {"authorization": bearer("grafana")}
+    answer = await call("GET", "/v1/instances:watch", service=Revoking(), access=access, headers=headers)
+    first, last = map(json.loads, answer.text.splitlines())
+    assert first["result"]["resumeToken"] == "first"
+    assert last["error"]["status"] == "UNAUTHENTICATED"
+    assert [event["cause"] for event in log.events] == ["unknown"]

@@ -2,9 +2,11 @@
 
 import httpx
 
+from greenroom.access.admission import Admission
 from greenroom.control.http import Readiness, http_app
 from greenroom.control.metrics import Metrics
 from greenroom.store.mirror import Mirror
+from tests.support.callers import admission, bearer, open_admission
 from tests.support.control_side import GATED, EventLog, MovableClock
 from tests.support.mirroring import unconnected
 from tests.support.policies import policy_in_force
@@ -24,11 +26,14 @@ class Known(Readiness):
         return self._reasons
 
 
-async def get(path: str, *reasons: str) -> httpx.Response:
+async def get(
+    path: str, *reasons: str, access: Admission | None = None, open_metrics: bool = False, token: str = ""
+) -> httpx.Response:
     metrics = Metrics(Mirror(GATED), clock=MovableClock(), gates=(), methods=(), version="1")
-    transport = httpx.ASGITransport(app=http_app(Known(*reasons), metrics))
-    async with httpx.AsyncClient(transport=transport, base_url="http://here") as client:
-        return await client.get(path)
+    app = http_app(Known(*reasons), metrics, access or open_admission(), open_metrics=open_metrics)
+    headers = {"authorization": token} if token else {}
+    async with httpx.AsyncClient(transport=httpx.ASGITransport(app=app), base_url="http://here") as client:
+        return await client.get(path, headers=headers)
 
 
 async def test_live_needs_nothing() -> None:
@@ -54,3 +59,20 @@ async def test_metrics_are_this_programs_own() -> None:
 
 async def test_there_is_nothing_else() -> None:
     assert (await get("/")).status_code == 404
+
+
+async def test_with_an_access_file_metrics_are_for_those_who_may_look() -> None:
+    for token in ("", bearer("stranger"), bearer("late")):
+        refused = await get("/metrics", access=admission(), token=token)
+        assert refused.status_code == 401
+        assert refused.headers["www-authenticate"] == "Bearer"
+        said = refused.json()["error"]
+        assert (said["status"], said["details"][0]["reason"]) == ("UNAUTHENTICATED", "UNAUTHENTICATED")
+    assert (await get("/metrics", access=admission(), token=bearer("grafana"))).status_code == 200
+    assert (await get("/metrics", access=admission(), open_metrics=True)).status_code == 200
+
+
+async def test_probes_are_open_whatever_the_access_file_says() -> None:
+    """A kubelet has no token."""
+    for path in ("/live", "/ready"):
+        assert (await get(path, access=admission())).status_code == 200

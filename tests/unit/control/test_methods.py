@@ -8,11 +8,13 @@ import grpc
 import pytest
 from google.rpc import status_pb2
 
+from greenroom.access.admission import Admission
 from greenroom.control.methods import STATUS_KEY, _Handler, _StreamHandler, stream_methods, unary_methods
 from greenroom.control.requests import RequestParser
 from greenroom.errors import NotReady, UnknownInstance
 from greenroom.pb.control.v1 import control_pb2 as pb
-from tests.support.control_side import EventLog
+from tests.support.callers import TOKENS, Known, access_text, admission, bearer, known_callers, open_admission
+from tests.support.control_side import EventLog, MovableClock
 from tests.support.mirroring import fed_follower
 from tests.unit.control.test_service import service_of
 
@@ -24,11 +26,21 @@ class AbortedError(Exception):
 class Context:
     """Keeps what a call was ended with."""
 
-    def __init__(self) -> None:
+    def __init__(self, authorization: str | None = None) -> None:
+        self._authorization = authorization
         self.code: grpc.StatusCode | None = None
         self.status = status_pb2.Status()
         self.written: list[bytes] = []
         self.fails: BaseException | None = None
+
+    def invocation_metadata(self) -> tuple[tuple[str, str], ...]:
+        return () if self._authorization is None else (("authorization", self._authorization),)
+
+    def auth_context(self) -> dict[str, list[bytes]]:
+        return {}
+
+    def peer(self) -> str:
+        return "ipv4:127.0.0.1:5"
 
     async def write(self, message: bytes) -> None:
         if self.fails is not None:
@@ -44,13 +56,14 @@ class Context:
         raise AbortedError
 
 
-def handler(answer: pb.Instance | Exception, log: EventLog | None = None) -> _Handler:
+def handler(answer: pb.Instance | Exception, log: EventLog | None = None, access: Admission | None = None) -> _Handler:
     async def method(request: pb.GetInstanceRequest) -> pb.Instance:
         if isinstance(answer, Exception):
             raise answer
         return pb.Instance(name=request.name)
 
-    return _Handler("GetInstance", method, RequestParser(pb.GetInstanceRequest), log or EventLog())
+    parse = RequestParser(pb.GetInstanceRequest)
+    return _Handler("GetInstance", method, parse, log or EventLog(), access or open_admission())
 
 
 async def test_an_answer_comes_as_bytes() -> None:
@@ -94,7 +107,11 @@ async def test_each_method_of_the_proto_is_there() -> None:
             assert declared[name].server_streaming is is_stream
 
 
-def streaming(*answers: pb.WatchInstancesResponse | Exception, closed: list[str] | None = None) -> _StreamHandler:
+def streaming(
+    *answers: pb.WatchInstancesResponse | Exception,
+    closed: list[str] | None = None,
+    access: Admission | None = None,
+) -> _StreamHandler:
     async def method(_: pb.WatchInstancesRequest) -> AsyncGenerator[pb.WatchInstancesResponse, None]:
         try:
             for answer in answers:
@@ -104,7 +121,8 @@ def streaming(*answers: pb.WatchInstancesResponse | Exception, closed: list[str]
         finally:
             (closed if closed is not None else []).append("closed")
 
-    return _StreamHandler("WatchInstances", method, RequestParser(pb.WatchInstancesRequest), EventLog())
+    parse = RequestParser(pb.WatchInstancesRequest)
+    return _StreamHandler("WatchInstances", method, parse, EventLog(), access or open_admission())
 
 
 async def test_a_stream_is_written_until_its_error_which_ends_it_as_a_status() -> None:
@@ -130,3 +148,34 @@ async def test_bytes_that_are_no_request_begin_no_stream() -> None:
     with pytest.raises(AbortedError):
         await streaming().answer(b"\xff", context)  # type: ignore[arg-type]
     assert context.code is grpc.StatusCode.INVALID_ARGUMENT
+
+
+async def test_nothing_of_a_strangers_request_is_read() -> None:
+    """What is no request at all is refused as any other call of somebody who is not known: he learns nothing."""
+    for authorization in (None, "Bearer x", f"Basic {TOKENS['ann']}", bearer("late"), bearer("stranger")):
+        context = Context(authorization)
+        with pytest.raises(AbortedError):
+            await handler(pb.Instance(), access=admission()).answer(b"\xff", context)  # type: ignore[arg-type]
+        assert context.code is grpc.StatusCode.UNAUTHENTICATED
+    context = Context(bearer("grafana"))
+    data = pb.GetInstanceRequest(name="instances/a").SerializeToString()
+    answer = await handler(pb.Instance(), access=admission()).answer(data, context)  # type: ignore[arg-type]
+    assert pb.Instance.FromString(answer).name == "instances/a"
+
+
+async def test_a_stream_ends_when_its_caller_is_no_longer_known() -> None:
+    """Streams last for weeks: a token that leaked and was revoked would else be of use as long as one is open."""
+    known = Known(known_callers())
+
+    class Revoking(Context):
+        async def write(self, message: bytes) -> None:
+            await super().write(message)
+            known.known = known_callers(access_text("grafana"))
+
+    context = Revoking(bearer("grafana"))
+    told = pb.WatchInstancesResponse(resume_token="x")
+    access = Admission(known, clock=MovableClock(), log=EventLog())
+    with pytest.raises(AbortedError):
+        await streaming(told, told, access=access).answer(b"", context)  # type: ignore[arg-type]
+    assert context.written == [told.SerializeToString()]
+    assert context.code is grpc.StatusCode.UNAUTHENTICATED

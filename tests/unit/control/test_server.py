@@ -7,6 +7,7 @@ from grpc_health.v1 import health_pb2
 
 from greenroom.control.methods import SERVICE_NAME
 from greenroom.control.server import NOT_SERVING, SERVING, ControlServer
+from tests.support.callers import open_admission
 from tests.support.control_side import EventLog
 from tests.support.mirroring import fed_follower
 from tests.unit.control.test_service import service_of
@@ -20,7 +21,7 @@ async def health_of(server: ControlServer, service: str) -> int:
 @pytest.mark.parametrize("service", ["", SERVICE_NAME])
 async def test_it_serves_only_while_etcd_is_followed(service: str) -> None:
     follower = fed_follower()
-    server = ControlServer(service_of(follower), follower, host="::1", port=0, log=EventLog())
+    server = ControlServer(service_of(follower), follower, open_admission(), host="::1", port=0, log=EventLog())
     async with asyncio.TaskGroup() as tasks:
         running = tasks.create_task(server.run())
         for told, expected in (
@@ -41,7 +42,7 @@ async def test_it_serves_only_while_etcd_is_followed(service: str) -> None:
 async def test_the_health_service_is_told_of_changes_of_readiness_only(monkeypatch: pytest.MonkeyPatch) -> None:
     """The instances change with every write of a fleet."""
     follower = fed_follower([])
-    server = ControlServer(service_of(follower), follower, host="::1", port=0, log=EventLog())
+    server = ControlServer(service_of(follower), follower, open_admission(), host="::1", port=0, log=EventLog())
     told: list[int] = []
 
     async def note(_: str, status: int) -> None:
