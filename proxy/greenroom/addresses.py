@@ -1,4 +1,4 @@
-"""Network addresses as settings have them: `host:port`, `[::1]:2389`, and etcd's `http://host:port`."""
+"""Network addresses as settings have them: `host:port`, `[::1]:2389`, and etcd's `http://host:port` or `https://`."""
 
 import ipaddress
 from dataclasses import dataclass
@@ -12,32 +12,33 @@ DEFAULT_CONTROL = "127.0.0.1:2390"
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """A host and a port. Port 0 means: any free one."""
+    """A host and a port; whether one speaks TLS there. Port 0 means: any free one."""
 
     host: str
     port: int
+    is_secure: bool = False
 
     @classmethod
-    def parse(cls, text: str) -> Self:
+    def parse(cls, text: str, *, is_secure: bool = False) -> Self:
         """From `host:port`; ValueError in words."""
         host, colon, port = text.rpartition(":")
         if not colon:
             raise ValueError("is no host:port")
         if not host:
             raise ValueError(f"names no host; 127.0.0.1{text} is this machine only, 0.0.0.0{text} every network")
-        return cls(_host(host), _port(port))
+        return cls(_host(host), _port(port), is_secure)
 
     @classmethod
     def of_url(cls, text: str) -> Self:
-        """From etcd's client URL `http://host:port`; ValueError in words for anything more than that."""
+        """From etcd's client URL `http://host:port`, or https; ValueError in words for anything more than that."""
         parts = _split(text)
-        if parts.scheme != "http":
-            raise ValueError("must begin with http:// (TLS towards etcd is not supported)")
+        if parts.scheme not in ("http", "https"):
+            raise ValueError("must begin with http:// or https://")
         if parts.username is not None or parts.password is not None:
             raise ValueError("must not carry a user or password")
         if parts.path.rstrip("/") or parts.query or parts.fragment:
             raise ValueError("must end with its port: a path or query means nothing to etcd")
-        return cls.parse(parts.netloc)
+        return cls.parse(parts.netloc, is_secure=parts.scheme == "https")
 
     @property
     def is_loopback(self) -> bool:
@@ -50,7 +51,7 @@ class Address:
     @property
     def url(self) -> str:
         """As etcd's clients want it."""
-        return f"http://{self}"
+        return f"http{'s' if self.is_secure else ''}://{self}"
 
     def __str__(self) -> str:
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"

@@ -14,7 +14,7 @@ from typing import Any
 import structlog
 
 from greenroom import __version__
-from greenroom.addresses import DEFAULT_CONTROL, Address
+from greenroom.addresses import Address
 from greenroom.control.access_metrics import counted_admission
 from greenroom.control.announce import Announcer
 from greenroom.control.gateway import Gateway
@@ -24,18 +24,20 @@ from greenroom.control.metrics import Metrics
 from greenroom.control.policy_in_force import PolicyInForce
 from greenroom.control.server import ControlServer
 from greenroom.control.service import ControlService
+from greenroom.control.tls_metrics import FromTls
 from greenroom.core.keyspace import InstanceId
 from greenroom.core.methods import METHODS
 from greenroom.core.templates import GatedKeys
 from greenroom.embedded import EmbeddedEtcd
 from greenroom.errors import GreenroomError, StartError
+from greenroom.etcd_ports import EtcdPort, etcd_ports
 from greenroom.logs import configure_logs
 from greenroom.observer import LoggingObserver
+from greenroom.places import Places, places_of
 from greenroom.policy_source import PolicySource
-from greenroom.processes import allow_many_open_files, can_bind, free_port
+from greenroom.processes import allow_many_open_files
 from greenroom.relay.server import RelayServer
 from greenroom.serve.handlers import CallHandler
-from greenroom.serve.inspector import EtcdInspector
 from greenroom.serve.memory import Memory
 from greenroom.settings import Settings
 from greenroom.starting import ask_for_leader, credentials_of, start_errors, through_elections
@@ -48,6 +50,8 @@ from greenroom.store.presence import Presence, refuse_foreign_keys, refuse_small
 from greenroom.store.prober import Prober
 from greenroom.store.reconciler import Reconciler
 from greenroom.store.upstream import Upstream
+from greenroom.tls.reloading import keep_looking
+from greenroom.tls.sides import Sides, context_of
 
 START_SECONDS = 10.0
 """etcd must answer within this."""
@@ -56,27 +60,6 @@ SYNC_SECONDS = 60.0
 DRAIN_SECONDS = 3.0
 """So long clients may finish their calls; they go on at another proxy, or wait."""
 CONTROL_GRACE_SECONDS = 1.0
-EVERY_NETWORK = ("0.0.0.0", "::")
-
-
-@dataclass(frozen=True, slots=True)
-class Places:
-    """Where this proxy really listens: free ports are chosen already."""
-
-    listen: Address
-    control: Address
-    http: Address
-
-    @property
-    def advertised_url(self) -> str:
-        """What clients are told instead of etcd's own URLs."""
-        return _named(self.listen).url
-
-    @property
-    def control_to_name(self) -> str | None:
-        """The control address where printed commands must name it: commands look at exactly one by themselves."""
-        address = str(_named(self.control))
-        return None if address == DEFAULT_CONTROL else address
 
 
 class Door:
@@ -106,12 +89,14 @@ async def run(settings: Settings) -> None:
     if settings.upstream_user is not None:
         settings.read_upstream_password()
     settings.open_access(log)
+    tls = Sides.load(settings, log=log)
     configure_logs(settings.log_level, settings.log_format)
     allow_many_open_files()
-    places = _places(settings)
+    places = places_of(settings)
+    tls.warn_of_open_keys()
     with stopped_by_signals(log) as stopping:
         try:
-            await _serve(settings, source, places, log)
+            await _serve(settings, source, places, tls, log)
         except asyncio.CancelledError:
             if not stopping.is_set():
                 raise
@@ -120,12 +105,12 @@ async def run(settings: Settings) -> None:
     log.info("stopped")
 
 
-async def _serve(settings: Settings, source: PolicySource, places: Places, log: Any) -> None:
+async def _serve(settings: Settings, source: PolicySource, places: Places, tls: Sides, log: Any) -> None:
     async with AsyncExitStack() as stack:
         background = await stack.enter_async_context(_background())
         addresses = await _etcd(settings, stack, background)
         with start_errors(settings, addresses):
-            await _Start(settings, source, places, addresses, log, stack, background).everything()
+            await _Start(settings, source, places, tls, addresses, log, stack, background).everything()
         await asyncio.Event().wait()
 
 
@@ -136,6 +121,7 @@ class _Start:
     settings: Settings
     source: PolicySource
     places: Places
+    tls: Sides
     addresses: Sequence[Address]
     log: Any
     stack: AsyncExitStack
@@ -145,13 +131,15 @@ class _Start:
         """From the connection to etcd to the open door."""
         gated_keys = self.source.current.gated_keys()
         members = [(address.host, address.port) for address in self.addresses]
-        upstream = Upstream(members, credentials_of(self.settings, self.log))
+        upstream = Upstream(members, credentials_of(self.settings, self.log), tls=self.tls.upstream)
         self.stack.push_async_callback(upstream.close)
+        self.background.create_task(keep_looking([side.reloaded for side in self.tls.all()]))
         prober = await self._prober(upstream)
         await through_elections(lambda: self._examine(upstream, gated_keys), log=self.log)
         follower = Follower(upstream, Mirror(gated_keys), gated_keys, clock=_now, log=self.log)
         metrics = self._metrics(follower.mirror)
         metrics.show_members(upstream.channels.members)
+        metrics.registry.register(FromTls(self.tls.all()))
         announcer = Announcer(follower, clock=_now, log=self.log, metrics=metrics, control=self.places.control_to_name)
         reconciler = Reconciler(
             upstream,
@@ -170,8 +158,10 @@ class _Start:
         loops = (presence.run(), follower.run(), announcer.run(), reconciler.run(), self.source.run())
         self.stack.push_async_callback(_ended, [self.background.create_task(loop) for loop in loops])
         await _synced(follower)
-        relay = await self._relay(upstream, Memory(lambda: follower.history), announcer, metrics)
-        prober.on_leave(self._sent_away_by(relay))
+        memory = Memory(lambda: follower.history)
+        for port in etcd_ports(self.settings, self.places, gated_keys):
+            relay = await self._relay(port, upstream, memory, announcer, metrics)
+            prober.on_leave(self._sent_away_by(relay))
         door.open()
         self.stack.callback(door.close)
         self._announce()
@@ -234,18 +224,22 @@ class _Start:
         access = self.settings.open_access(self.log)
         admission = counted_admission(access, metrics.registry, self.background, clock=_now, log=self.log)
         place = self.places.control
-        control = ControlServer(service, follower, admission, host=place.host, port=place.port, log=self.log)
+        control = ControlServer(
+            service, follower, admission, host=place.host, port=place.port, log=self.log, tls=self.tls.control
+        )
         await control.start()
         self.stack.push_async_callback(control.stop, CONTROL_GRACE_SECONDS)
         self.background.create_task(control.run())
         place = self.places.http
         api = api_routes(Gateway(service, admission, version=__version__, log=self.log), Health(follower), admission)
         app = http_app(readiness, metrics, admission, api, open_metrics=self.settings.open_metrics)
-        http = HttpServer(app, host=place.host, port=place.port)
+        http = HttpServer(app, host=place.host, port=place.port, tls=self.tls.control)
         http.start()
         self.stack.push_async_callback(_finish, http, self.background.create_task(http.run()))
 
-    async def _relay(self, upstream: Upstream, memory: Memory, announcer: Announcer, metrics: Metrics) -> RelayServer:
+    async def _relay(
+        self, port: EtcdPort, upstream: Upstream, memory: Memory, announcer: Announcer, metrics: Metrics
+    ) -> RelayServer:
         gated_keys = self.source.current.gated_keys()
         observer = LoggingObserver(metrics, self.log, asyncio.get_running_loop().time)
         handler = CallHandler(
@@ -259,20 +253,23 @@ class _Start:
             denied=self._denied,
             refused=observer.call_answered_with,
             memory=memory,
-            advertise_url=self.settings.advertise_client_url or self.places.advertised_url,
+            advertise_url=port.advertise_url,
+            lease_answer=port.lease_answer,
         )
         relay = RelayServer(
-            inspector=EtcdInspector(gated_keys),
+            inspector=port.inspector,
             handler=handler,
             observer=observer,
             upstreams=upstream.channels.members,
-            host=self.places.listen.host,
-            port=self.places.listen.port,
+            host=port.address.host,
+            port=port.address.port,
+            tls=context_of(self.tls.listen),
+            upstream_tls=context_of(self.tls.upstream),
         )
         try:
             await relay.start()
         except OSError as error:
-            raise StartError(f"--listen '{self.places.listen}': {error.strerror or error}") from error
+            raise StartError(f"{port.option} '{port.address}': {error.strerror or error}") from error
         self.stack.push_async_callback(relay.stop, DRAIN_SECONDS)
         return relay
 
@@ -284,6 +281,7 @@ class _Start:
         self.log.info(
             "serving",
             listen=str(self.places.listen),
+            **({"public": str(self.places.public)} if self.places.public else {}),
             control=str(self.places.control),
             http=str(self.places.http),
             etcd=",".join(map(str, self.addresses)),
@@ -316,27 +314,6 @@ async def _synced(follower: Follower) -> None:
     except TimeoutError:
         why = follower.why_not_ready
         raise StartError(f"could not read Greenroom's own keys from etcd within {SYNC_SECONDS:g} s: {why}") from None
-
-
-def _places(settings: Settings) -> Places:
-    """StartError for a port that is taken, before anything is started because of it."""
-    return Places(
-        _place("--listen", settings.listen),
-        _place("--control-listen", settings.control_listen),
-        _place("--http-listen", settings.http_listen),
-    )
-
-
-def _named(address: Address) -> Address:
-    """An address of every network is none that a client could use: this machine's name is."""
-    return Address(socket.gethostname(), address.port) if address.host in EVERY_NETWORK else address
-
-
-def _place(option: str, address: Address) -> Address:
-    chosen = Address(address.host, address.port or free_port(address.host))
-    if not can_bind(chosen.host, chosen.port):
-        raise StartError(f"{option} '{address}': the port is taken, or the address is not this machine's")
-    return chosen
 
 
 async def _ended(loops: Sequence[asyncio.Task[None]]) -> None:

@@ -27,6 +27,13 @@ class RefusedWrite(GreenroomError):
     reason = "REFUSED_WRITE"
 
 
+class PublicPortOnly(GreenroomError):
+    """A write of a gated key on a port that shows what is public and nothing else."""
+
+    code = grpc.StatusCode.PERMISSION_DENIED
+    reason = "PUBLIC_PORT_ONLY"
+
+
 class EtcdRefusal(GreenroomError):
     """What etcd itself would refuse about a call as the client sent it, in etcd's own words."""
 

@@ -9,11 +9,10 @@ import re
 from collections.abc import Mapping
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any, NoReturn, Self
+from typing import Annotated, Any, Self
 
 from pydantic import BeforeValidator, Field, SecretStr, ValidationError, model_validator
-from pydantic_core import PydanticCustomError
-from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
+from pydantic_settings import NoDecode, SettingsConfigDict
 
 from greenroom.access.reloading import AccessInForce
 from greenroom.addresses import DEFAULT_CONTROL, Address
@@ -22,6 +21,8 @@ from greenroom.durations import format_duration, parse_duration
 from greenroom.errors import SettingsError
 from greenroom.passwords import read_password
 from greenroom.policy_file import PolicyFileError, parse_policy
+from greenroom.setting_errors import wrong
+from greenroom.tls.settings import TlsSettings
 from greenroom.yaml_files import YamlFileError, read_text
 
 ENV_PREFIX = "GREENROOM_"
@@ -30,6 +31,7 @@ _PASSWORD = re.compile(r"//[^,]*@")
 _PASSWORD_VARIABLE = f"{ENV_PREFIX}UPSTREAM_PASSWORD"
 BY_VARIABLE_ONLY = frozenset({"upstream_password"})
 """Every process of a machine can read the command lines of all others."""
+_WITHOUT_AUTHENTICATION = ("control_listen", "http_listen", "embedded_etcd_listen")
 NOTHING_IS_HELD = "nothing would ever be held; add one, or say --allow-ungated"
 
 
@@ -89,11 +91,12 @@ def _advertised(given: object) -> object:
 
 
 ListenAddress = Annotated[Address, NoDecode, BeforeValidator(_parsed_address)]
+OptionalAddress = Annotated[Address | None, NoDecode, BeforeValidator(_parsed_address)]
 Upstreams = Annotated[tuple[Address, ...], NoDecode, BeforeValidator(_addresses_of_urls)]
 GateTimeouts = Annotated[Mapping[str, float], NoDecode, BeforeValidator(_gate_timeouts)]
 
 
-class Settings(BaseSettings):
+class Settings(TlsSettings):
     """What one proxy was told. Gates are seconds by name; addresses of port 0 take any free port."""
 
     model_config = SettingsConfigDict(env_prefix=ENV_PREFIX, env_ignore_empty=True, frozen=True, extra="forbid")
@@ -103,6 +106,7 @@ class Settings(BaseSettings):
     upstream_password_file: Path | None = None
     upstream_password: SecretStr | None = None
     listen: ListenAddress = Address("127.0.0.1", 2389)
+    public_listen: OptionalAddress = None
     control_listen: ListenAddress = Address.parse(DEFAULT_CONTROL)
     http_listen: ListenAddress = Address("127.0.0.1", 2391)
     policy: Path | None = None
@@ -116,28 +120,43 @@ class Settings(BaseSettings):
     allow_ungated: bool = False
     allow_revoke_lease: bool = False
     advertise_client_url: Annotated[str | None, BeforeValidator(_advertised)] = None
+    public_advertise_client_url: Annotated[str | None, BeforeValidator(_advertised)] = None
     log_level: LogLevel = LogLevel.INFO
     log_format: LogFormat = LogFormat.CONSOLE
 
     @model_validator(mode="after")
     def _one_etcd(self) -> Self:
         if self.embedded_etcd and self.upstream:
-            _wrong("upstream", "--embedded-etcd brings an etcd of its own; give one of the two")
+            wrong("upstream", "--embedded-etcd brings an etcd of its own; give one of the two")
         if not self.embedded_etcd and not self.upstream:
-            _wrong("upstream", "is not given: etcd's URL, such as http://127.0.0.1:2379, or --embedded-etcd")
+            wrong("upstream", "is not given: etcd's URL, such as http://127.0.0.1:2379, or --embedded-etcd")
         if self.data_dir is not None and not self.embedded_etcd:
-            _wrong("data_dir", "is the embedded etcd's; give --embedded-etcd with it")
+            wrong("data_dir", "is the embedded etcd's; give --embedded-etcd with it")
+        return self
+
+    @model_validator(mode="after")
+    def _all_members_alike(self) -> Self:
+        is_secure = {address.is_secure for address in self.upstream}
+        if len(is_secure) > 1:
+            wrong("upstream", "has members with http:// and with https://; all must be alike")
+        self.check_upstream_tls(is_secure=True in is_secure)
+        return self
+
+    @model_validator(mode="after")
+    def _public_port_for_its_url(self) -> Self:
+        if self.public_advertise_client_url is not None and self.public_listen is None:
+            wrong("public_advertise_client_url", "is for --public-listen, which is not given")
         return self
 
     @model_validator(mode="after")
     def _user_with_password(self) -> Self:
         given = [field for field in ("upstream_password_file", "upstream_password") if getattr(self, field) is not None]
         if self.upstream_user is None and given:
-            _wrong(given[0], "is for --upstream-user, which is not given")
+            wrong(given[0], "is for --upstream-user, which is not given")
         if self.upstream_user is not None and not given:
-            _wrong("upstream_user", f"has no password: give --upstream-password-file, or {_PASSWORD_VARIABLE}")
+            wrong("upstream_user", f"has no password: give --upstream-password-file, or {_PASSWORD_VARIABLE}")
         if len(given) > 1:
-            _wrong(given[0], f"and {_PASSWORD_VARIABLE} are both given; give one of the two")
+            wrong(given[0], f"and {_PASSWORD_VARIABLE} are both given; give one of the two")
         return self
 
     @model_validator(mode="after")
@@ -145,37 +164,41 @@ class Settings(BaseSettings):
         for field in ("control_listen", "http_listen", "embedded_etcd_listen"):
             danger = self._danger_beyond_this_machine(field)
             if danger is not None and not getattr(self, field).is_loopback and not self.insecure_control:
-                _wrong(field, f"reaches beyond this machine, {danger}; --insecure-control allows that")
+                wrong(field, f"reaches beyond this machine, {danger}; --insecure-control allows that")
         return self
 
     def _danger_beyond_this_machine(self, field: str) -> str | None:
         """What is against letting others reach a port; None where nothing is."""
-        if self.access is None or field == "embedded_etcd_listen":
+        if field == "embedded_etcd_listen":
             return "without authentication"
-        return "with the tokens of --access in plaintext"
+        if self.knows_control_clients:
+            return None
+        if self.access is None:
+            return "without authentication"
+        return None if self.control_tls_cert is not None else "with the tokens of --access in plaintext"
 
     @model_validator(mode="after")
     def _metrics_are_open_anyway(self) -> Self:
         if self.open_metrics and self.access is None:
-            _wrong("open_metrics", "is for --access, which is not given: everything is open")
+            wrong("open_metrics", "is for --access, which is not given: everything is open")
         return self
 
     @model_validator(mode="after")
     def _ports_differ(self) -> Self:
-        seen: dict[Address, str] = {}
-        for field in ("listen", "control_listen", "http_listen", "embedded_etcd_listen"):
-            address: Address = getattr(self, field)
-            if address.port and address in seen:
-                _wrong(field, f"is the address of {_option(seen[address])} too")
+        seen: dict[Address | None, str] = {}
+        for field in ("listen", "public_listen", "control_listen", "http_listen", "embedded_etcd_listen"):
+            address: Address | None = getattr(self, field)
+            if address and address.port and address in seen:
+                wrong(field, f"is the address of {_option(seen[address])} too")
             seen[address] = field
         return self
 
     @model_validator(mode="after")
     def _one_policy(self) -> Self:
         if self.policy is not None and self.gate:
-            _wrong("policy", "has the gates; --gate is for doing without a policy file")
+            wrong("policy", "has the gates; --gate is for doing without a policy file")
         if self.policy is None and not self.gate and not self.allow_ungated:
-            _wrong("policy", f"is not given, nor is a --gate: {NOTHING_IS_HELD}")
+            wrong("policy", f"is not given, nor is a --gate: {NOTHING_IS_HELD}")
         return self
 
     @property
@@ -235,10 +258,6 @@ def load_settings(given: Mapping[str, object]) -> Settings:
         return Settings(**told)  # type: ignore[arg-type]  # validated by the model, whatever comes
     except ValidationError as error:
         raise _described(error, told) from error
-
-
-def _wrong(field: str, message: str) -> NoReturn:
-    raise PydanticCustomError("setting", "{message}", {"field": field, "message": message})
 
 
 def _described(error: ValidationError, told: Mapping[str, object]) -> SettingsError:

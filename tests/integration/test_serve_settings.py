@@ -53,7 +53,12 @@ def one_line(done: "subprocess.CompletedProcess[str]", code: int) -> str:
     [
         (("--upstream", ETCD), "--policy: is not given"),
         (GATE, "--upstream: is not given"),
-        (("--upstream", "https://127.0.0.1:1", *GATE), "--upstream 'https://127.0.0.1:1': must begin with http://"),
+        (("--upstream", "ftp://127.0.0.1:1", *GATE), "--upstream 'ftp://127.0.0.1:1': must begin with http://"),
+        (("--upstream", "https://127.0.0.1:1", *GATE), "--upstream 'https://127.0.0.1:1': has https://, which needs"),
+        (
+            ("--upstream", ETCD, *GATE, "--tls-cert", "/nowhere/c", "--tls-key", "/nowhere/k"),
+            "--tls-cert '/nowhere/c': cannot be read: No such",
+        ),
         (("--upstream", f"{ETCD}/v3", *GATE), f"--upstream '{ETCD}/v3': must end with its port"),
         (("--upstream", ETCD, *GATE, "--listen", "127.0.0.1:x"), "--listen '127.0.0.1:x': 'x' is no port"),
         (("--upstream", ETCD, *GATE, "--control-listen", "0.0.0.0:2390"), "--control-listen '0.0.0.0:2390': reaches"),

@@ -28,8 +28,10 @@ Metadata = tuple[tuple[str, str], ...]
 class EtcdClient:
     """One connection. The services are open for what has no method here: `kv`, `lease`, `auth` …"""
 
-    def __init__(self, address: str, metadata: Metadata = ()) -> None:
-        self.channel = grpc.insecure_channel(address, options=CHANNEL_OPTIONS)
+    def __init__(
+        self, address: str, metadata: Metadata = (), credentials: grpc.ChannelCredentials | None = None
+    ) -> None:
+        self.channel = channel(address, credentials)
         self.metadata = metadata
         self.kv = rpc_pb2_grpc.KVStub(self.channel)
         self.lease = rpc_pb2_grpc.LeaseStub(self.channel)
@@ -114,6 +116,13 @@ class EtcdClient:
     @property
     def _call(self) -> dict[str, Any]:
         return {"timeout": CALL_SECONDS, "metadata": self.metadata}
+
+
+def channel(address: str, credentials: grpc.ChannelCredentials | None = None) -> grpc.Channel:
+    """A connection of its own."""
+    if credentials is None:
+        return grpc.insecure_channel(address, options=CHANNEL_OPTIONS)
+    return grpc.secure_channel(address, credentials, options=CHANNEL_OPTIONS)
 
 
 def prefix_end(prefix: bytes) -> bytes:

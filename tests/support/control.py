@@ -10,6 +10,7 @@ from google.rpc import error_details_pb2  # type: ignore[import-untyped]  # the 
 from grpc_status import rpc_status
 
 from greenroom.pb.control.v1 import control_pb2, control_pb2_grpc
+from tests.support.client import channel
 from tests.support.greenroom import GATES
 
 CALL_SECONDS = 20
@@ -18,8 +19,8 @@ CALL_SECONDS = 20
 class Control:
     """One connection to a proxy's control port."""
 
-    def __init__(self, address: str) -> None:
-        self.channel = grpc.insecure_channel(address, options=(("grpc.enable_http_proxy", 0),))
+    def __init__(self, address: str, credentials: grpc.ChannelCredentials | None = None) -> None:
+        self.channel = channel(address, credentials)
         self.stub = control_pb2_grpc.ControlStub(self.channel)
 
     def __enter__(self) -> Self:

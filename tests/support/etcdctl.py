@@ -18,15 +18,19 @@ CALL_SECONDS = 30
 
 @dataclass(frozen=True, slots=True)
 class Etcdctl:
-    """Calls against one endpoint (a URL). Bytes in the JSON are base64, as etcdctl prints them."""
+    """Calls against one endpoint (a URL). Bytes in the JSON are base64, as etcdctl prints them.
+
+    `options` go with every call, such as the files of TLS.
+    """
 
     endpoint: str
     binary: str
+    options: tuple[str, ...] = ()
 
     def run(self, *arguments: str, stdin: str = "", check: bool = True) -> subprocess.CompletedProcess[str]:
         """The finished process; AssertionError with its error text when `check` and it failed."""
         result = subprocess.run(
-            [self.binary, f"--endpoints={self.endpoint}", *arguments],
+            [self.binary, f"--endpoints={self.endpoint}", *self.options, *arguments],
             input=stdin,
             capture_output=True,
             text=True,

@@ -4,15 +4,18 @@ Rule: whatever is answered is an answer; nobody there is status 0, never an exce
 """
 
 import json
+import ssl
 import urllib.request
 from dataclasses import dataclass
 from http.client import HTTPException
 from typing import Any
 from urllib.error import HTTPError
+from urllib.request import HTTPSHandler
 
 TIMEOUT_SECONDS = 20
 # A proxy named in the machine's environment must not come between a test and loopback.
-_OPENER = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+_NO_PROXY = urllib.request.ProxyHandler({})
+_OPENER = urllib.request.build_opener(_NO_PROXY)
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,12 +28,13 @@ class Answer:
         return json.loads(self.body)
 
 
-def ask(url: str, body: object = None) -> Answer:
+def ask(url: str, body: object = None, tls: ssl.SSLContext | None = None) -> Answer:
     """GET, or POST of `body` as JSON."""
     data = None if body is None else json.dumps(body).encode()
     request = urllib.request.Request(url, data, {"content-type": "application/json"})
     try:
-        with _OPENER.open(request, timeout=TIMEOUT_SECONDS) as answer:
+        opener = _OPENER if tls is None else urllib.request.build_opener(_NO_PROXY, HTTPSHandler(context=tls))
+        with opener.open(request, timeout=TIMEOUT_SECONDS) as answer:
             return Answer(answer.status, answer.read())
     except HTTPError as error:
         with error:

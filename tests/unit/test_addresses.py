@@ -36,12 +36,14 @@ def test_a_url_is_etcds_address() -> None:
     assert Address.of_url("http://127.0.0.1:2379") == Address("127.0.0.1", 2379)
     assert Address.of_url("http://[::1]:2379/") == Address("::1", 2379)
     assert Address("::1", 2379).url == "http://[::1]:2379"
+    assert Address.of_url("https://a:1") == Address("a", 1, is_secure=True)
+    assert Address.of_url("https://a:1").url == "https://a:1"
 
 
 @pytest.mark.parametrize(
     ("url", "said"),
     [
-        ("https://a:1", "TLS"),
+        ("ftp://a:1", "https://"),
         ("127.0.0.1:2379", "http://"),
         ("http://a:1/v3", "path"),
         ("http://a:1?x=1", "path or query"),

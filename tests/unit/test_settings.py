@@ -70,7 +70,7 @@ def test_a_wrong_variable_is_named_as_such(monkeypatch: pytest.MonkeyPatch) -> N
     ("given", "said"),
     [
         ({"listen": "127.0.0.1:x"}, "--listen '127.0.0.1:x': 'x' is no port"),
-        ({"upstream": ["https://a:1"]}, "--upstream 'https://a:1': must begin with http://"),
+        ({"upstream": ["ftp://a:1"]}, "--upstream 'ftp://a:1': must begin with http:// or https://"),
         ({"upstream": ["http://ann:secret@a:1"]}, "--upstream 'http://…@a:1': must not carry a user"),
         ({"upstream": None}, "--upstream: is not given"),
         ({"embedded_etcd": True}, f"--upstream '{ETCD}': --embedded-etcd brings"),
@@ -86,6 +86,11 @@ def test_a_wrong_variable_is_named_as_such(monkeypatch: pytest.MonkeyPatch) -> N
         ({"control_listen": "0.0.0.0:2390"}, "--control-listen '0.0.0.0:2390': reaches beyond this machine"),
         ({"http_listen": "node1:2391"}, "--http-listen 'node1:2391': reaches beyond this machine"),
         ({"listen": "127.0.0.1:2391"}, "--http-listen '127.0.0.1:2391': is the address of --listen too"),
+        ({"public_listen": "127.0.0.1:2389"}, "--public-listen '127.0.0.1:2389': is the address of --listen too"),
+        (
+            {"public_advertise_client_url": "http://a:1"},
+            "--public-advertise-client-url 'http://a:1': is for --public-listen, which is not given",
+        ),
         ({"advertise_client_url": "node1:2389"}, "--advertise-client-url 'node1:2389': must begin with http://"),
         (
             {"control_listen": "0.0.0.0:2390", "access": "a.yaml"},

@@ -13,6 +13,7 @@ from google.rpc import error_details_pb2  # type: ignore[import-untyped]  # the 
 from grpc_status import rpc_status
 
 from greenroom.addresses import Address
+from greenroom.cli.tls_words import maybe_tls, tls_trouble
 from greenroom.errors import ControlError
 from greenroom.pb.control.v1 import control_pb2, control_pb2_grpc
 from greenroom.pb.control.v1.control_pb2 import WatchInstancesResponse
@@ -54,14 +55,21 @@ class ControlClient:
     Each call may take CALL_SECONDS, and none goes on beyond `deadline` (of time.monotonic) where there is one.
     """
 
-    def __init__(self, address: Address, token: str | None = None) -> None:
+    def __init__(
+        self,
+        address: Address,
+        token: str | None = None,
+        credentials: grpc.ChannelCredentials | None = None,
+        *,
+        shows_certificate: bool = False,
+    ) -> None:
         self.address = address
-        self.is_known = token is not None
+        self.is_known = token is not None or shows_certificate
         """Whether it shows who is calling, so that no request has to say so."""
         # As plain metadata: gRPC takes a call's credentials over TLS only, and a proxy on loopback has none.
         self._metadata = (("authorization", f"Bearer {token}"),) if token else ()
         self.deadline: float | None = None
-        self._channel = grpc.insecure_channel(str(address), options=CHANNEL_OPTIONS)
+        self._channel = _channel(str(address), credentials)
         self._stub = control_pb2_grpc.ControlStub(self._channel)
 
     def __enter__(self) -> Self:
@@ -167,16 +175,25 @@ class ControlClient:
             raise in_words(error, self.address) from error
 
 
+def _channel(target: str, credentials: grpc.ChannelCredentials | None) -> grpc.Channel:
+    if credentials is None:
+        return grpc.insecure_channel(target, options=CHANNEL_OPTIONS)
+    return grpc.secure_channel(target, credentials, options=CHANNEL_OPTIONS)
+
+
 def in_words(error: grpc.RpcError, address: Address) -> ControlError:
     """The error as one line, and what to do about it."""
     said = _reason(error)
     if said:
         advice = _WHAT_TO_DO.get(said)
         return ControlError(f"{_one_line(error.details())}{f' ({advice})' if advice else ''}", said)
+    details = _one_line(error.details())
+    if trouble := tls_trouble(details, address):
+        return ControlError(f"the control API at {address} is not trusted, or TLS failed: {trouble}")
     if error.code() in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED):
         return ControlError(
             f"no control API answers at {address}: is `greenroom serve` running? "
-            "--control or GREENROOM_CONTROL names another address",
+            f"--control or GREENROOM_CONTROL names another address{maybe_tls(details, address)}",
             ControlError.UNREACHABLE,
         )
     if error.code() is grpc.StatusCode.UNIMPLEMENTED:

@@ -11,6 +11,7 @@ import typer
 
 from greenroom.addresses import Address
 from greenroom.cli.etcd_role_commands import Plan, commands
+from greenroom.cli.upstream_files import UpstreamFiles
 from greenroom.core.keyspace import FIRST_CLIENT_KEY
 from greenroom.core.policy import Policy
 from greenroom.errors import SettingsError
@@ -68,6 +69,15 @@ def etcd_role(
             help="etcd, as serve's: http://127.0.0.1:2379, or each member's, with commas between.",
         ),
     ] = None,
+    upstream_ca: Annotated[
+        Text, typer.Option("--upstream-ca", metavar="FILE", envvar="GREENROOM_UPSTREAM_CA", help="As serve's.")
+    ] = None,
+    upstream_cert: Annotated[
+        Text, typer.Option("--upstream-cert", metavar="FILE", envvar="GREENROOM_UPSTREAM_CERT", help="As serve's.")
+    ] = None,
+    upstream_key: Annotated[
+        Text, typer.Option("--upstream-key", metavar="FILE", envvar="GREENROOM_UPSTREAM_KEY", help="As serve's.")
+    ] = None,
     apply: Annotated[bool, typer.Option("--apply", help="Do it, and say what was changed.")] = False,
     user: Annotated[
         Text, typer.Option("--user", metavar="NAME", help="Who does it, as root, where etcd's auth is on already.")
@@ -84,6 +94,8 @@ def etcd_role(
     from greenroom.core.grants import proxy_grants
 
     addresses = _addresses(upstream) if upstream is not None else ()
+    tls = UpstreamFiles(upstream_ca, upstream_cert, upstream_key)
+    tls.check(is_secure=any(address.is_secure for address in addresses))
     plan = Plan(
         worker_role=worker_role,
         worker_users=worker_user or (),
@@ -93,16 +105,17 @@ def etcd_role(
         password_file=proxy_password_file or DEFAULT_PASSWORD_FILE,
     )
     if apply:
-        _apply(plan, addresses, user, password_file, proxy_password_file)
+        _apply(plan, addresses, tls, user, password_file, proxy_password_file)
     elif user is not None or password_file is not None:
         raise SettingsError("--user and --password-file are for --apply, which is not given")
     else:
-        print(commands(plan, ",".join(address.url for address in addresses)))
+        print(commands(plan, ",".join(address.url for address in addresses), tls.variables()))
 
 
 def _apply(
     plan: Plan,
     upstream: Sequence[Address],
+    tls: "UpstreamFiles",
     user: str | None,
     password_file: str | None,
     proxy_password_file: str | None,
@@ -112,7 +125,7 @@ def _apply(
 
     if not upstream:
         raise SettingsError("--apply: needs --upstream, the URL of the etcd whose roles and users are to be changed")
-    with AuthApi(upstream) as api:
+    with AuthApi(upstream, tls.credentials()) as api:
         if user is not None:
             api.log_in(user, _password_of(user, password_file))
         if not apply(plan, api, lambda: _proxy_password(plan, proxy_password_file), print):
@@ -167,7 +180,10 @@ def _policy(file: str | None) -> Policy:
 
 
 def _addresses(urls: str) -> Sequence[Address]:
-    return tuple(_address(url.strip()) for url in urls.split(","))
+    found = tuple(_address(url.strip()) for url in urls.split(","))
+    if len({address.is_secure for address in found}) > 1:
+        raise SettingsError(f"--upstream '{urls}': has members with http:// and with https://; all must be alike")
+    return found
 
 
 def _address(url: str) -> Address:

@@ -34,8 +34,8 @@ class AuthApi:
     `with` closes it; EtcdCallError, in one line, for whatever etcd refuses.
     """
 
-    def __init__(self, addresses: Sequence[Address]) -> None:
-        self._address, self._channel = _reached(addresses)
+    def __init__(self, addresses: Sequence[Address], credentials: grpc.ChannelCredentials | None = None) -> None:
+        self._address, self._channel = _reached(addresses, credentials)
         self._stub = rpc_pb2_grpc.AuthStub(self._channel)
         self._metadata: tuple[tuple[str, str], ...] = ()
 
@@ -107,22 +107,25 @@ class AuthApi:
                 raise EtcdCallError(f"--upstream '{self._address.url}': {details}{advice}") from error
 
 
-def _reached(addresses: Sequence[Address]) -> tuple[Address, grpc.Channel]:
+def _reached(addresses: Sequence[Address], credentials: grpc.ChannelCredentials | None) -> tuple[Address, grpc.Channel]:
     """A connection to the first that there is one to; to the last where there is none, so that its error is told."""
     *first, last = addresses
     for address in first:
-        channel = _channel(address)
+        channel = _channel(address, credentials)
         try:
             grpc.channel_ready_future(channel).result(CONNECT_SECONDS)
         except grpc.FutureTimeoutError:
             channel.close()
         else:
             return address, channel
-    return last, _channel(last)
+    return last, _channel(last, credentials)
 
 
-def _channel(address: Address) -> grpc.Channel:
-    return grpc.insecure_channel(str(address), options=(("grpc.enable_http_proxy", 0),))
+def _channel(address: Address, credentials: grpc.ChannelCredentials | None) -> grpc.Channel:
+    options = (("grpc.enable_http_proxy", 0),)
+    if credentials is None:
+        return grpc.insecure_channel(str(address), options=options)
+    return grpc.secure_channel(str(address), credentials, options=options)
 
 
 def apply(plan: Plan, api: AuthApi, password: Callable[[], str], tell: Tell) -> int:

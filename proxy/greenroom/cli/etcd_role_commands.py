@@ -5,7 +5,7 @@ character that means something to a shell, since zsh reads comments too; no pass
 """
 
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from greenroom.core.grants import WORKER_GRANTS, Grant
@@ -36,9 +36,12 @@ class Plan:
         return *workers, (self.proxy_user, self.proxy_role)
 
 
-def commands(plan: Plan, upstream: str) -> str:
-    """The whole text. `upstream` is etcd's URL, or its members' with commas between; empty where it is not known."""
-    return "\n".join(_lines(plan, upstream))
+def commands(plan: Plan, upstream: str, tls: Mapping[str, str] | None = None) -> str:
+    """The whole text. `upstream` is etcd's URL, or its members' with commas between; empty where it is not known.
+
+    `tls` are etcdctl's variables for the files that an https:// one needs.
+    """
+    return "\n".join(_lines(plan, upstream, tls or {}))
 
 
 def shell_word(text: bytes) -> str:
@@ -55,11 +58,12 @@ def _in_quotes(byte: int) -> str:
     return chr(byte) if 0x20 <= byte < 0x7F else f"\\x{byte:02x}"
 
 
-def _lines(plan: Plan, upstream: str) -> Iterator[str]:
+def _lines(plan: Plan, upstream: str, tls: Mapping[str, str]) -> Iterator[str]:
     yield "# For etcdctl, in bash or zsh, as a user that has the role root where auth is on:"
     yield "# export ETCDCTL_USER=root:PASSWORD"
     if upstream:
         yield f"export ETCDCTL_ENDPOINTS={shlex.quote(upstream)}"
+    yield from (f"export {name}={shlex.quote(path)}" for name, path in tls.items())
     yield ""
     yield "# Workers. What they register lies here while it is held, written as their own users."
     yield "# Beside it they need what they need without a proxy: for Dynamo reading and writing v1/."

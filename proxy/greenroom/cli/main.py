@@ -16,6 +16,7 @@ import typer
 
 from greenroom import __version__
 from greenroom.cli import access, decisions, demo, etcd_role, instances, policy, rollout_holds, serve, verdict
+from greenroom.cli.control_place import with_files
 from greenroom.cli.options import complain
 from greenroom.errors import GreenroomError, SettingsError
 
@@ -48,6 +49,7 @@ app.add_typer(policy.app, name="policy")
 app.add_typer(access.app, name="access")
 app.command()(etcd_role.etcd_role)
 app.command()(demo.demo)
+with_files(app)
 
 
 def _print_version(wanted: bool) -> None:  # typer calls it

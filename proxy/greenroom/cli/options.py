@@ -14,8 +14,9 @@ from rich.console import Console
 from rich.text import Text
 
 from greenroom.access.tokens import is_token
-from greenroom.addresses import DEFAULT_CONTROL, Address
+from greenroom.addresses import DEFAULT_CONTROL
 from greenroom.cli.client import ControlClient
+from greenroom.cli.control_place import address_of, credentials_for, files_again, shows_certificate
 from greenroom.cli.layout import printable
 from greenroom.durations import format_duration, parse_duration
 from greenroom.errors import SettingsError
@@ -43,7 +44,10 @@ class OutputFormat(StrEnum):
 
 
 Control = Annotated[
-    str, typer.Option("--control", envvar=CONTROL_VARIABLE, metavar="HOST:PORT", help="The proxy's control port.")
+    str,
+    typer.Option(
+        "--control", envvar=CONTROL_VARIABLE, metavar="HOST:PORT", help="The proxy's control port; or its https:// URL."
+    ),
 ]
 TokenFile = Annotated[
     str | None,
@@ -64,12 +68,10 @@ ByModel = Annotated[
 
 
 def connect(control: str, token_file: str | None = None) -> ControlClient:
-    """A client of the proxy that the option names; SettingsError where it is no address, or the token is none."""
-    try:
-        address = Address.parse(control)
-    except ValueError as error:
-        raise SettingsError(f"--control '{control}': {error}") from error
-    return ControlClient(address, token_of(token_file))
+    """A client of the proxy that the option names; SettingsError where it is no address, its files or token no good."""
+    address = address_of(control)
+    credentials = credentials_for(control, address)
+    return ControlClient(address, token_of(token_file), credentials, shows_certificate=shows_certificate(control))
 
 
 def token_of(token_file: str | None) -> str | None:
@@ -119,6 +121,7 @@ def control_again(control: str, token_file: str | None = None) -> str:
     """What a printed command needs to reach the same proxy; nothing where it does anyway, in the same shell."""
     without_option = os.environ.get(CONTROL_VARIABLE) or DEFAULT_CONTROL
     place = "" if control == without_option else f" --control {shlex.quote(control)}"
+    place += files_again(control)
     is_told = token_file is None or token_file == os.environ.get(TOKEN_FILE_VARIABLE)
     return place if is_told else f"{place} --token-file {shlex.quote(str(token_file))}"
 

@@ -10,7 +10,8 @@ Flag = bool | None
 
 def serve(
     upstream: Annotated[
-        list[str] | None, typer.Option("--upstream", metavar="URL[,URL…]", help="etcd, as http://127.0.0.1:2379.")
+        list[str] | None,
+        typer.Option("--upstream", metavar="URL[,URL…]", help="etcd, as http://127.0.0.1:2379, or https."),
     ] = None,
     upstream_user: Annotated[
         Text,
@@ -30,6 +31,12 @@ def serve(
     ] = None,
     listen: Annotated[
         Text, typer.Option("--listen", metavar="HOST:PORT", help="For etcd's clients. (default: 127.0.0.1:2389)")
+    ] = None,
+    public_listen: Annotated[
+        Text,
+        typer.Option(
+            "--public-listen", metavar="HOST:PORT", help="For clients of etcd's that are shown what is public only."
+        ),
     ] = None,
     control_listen: Annotated[
         Text, typer.Option("--control-listen", metavar="HOST:PORT", help="Control API. (default: 127.0.0.1:2390)")
@@ -64,6 +71,39 @@ def serve(
     open_metrics: Annotated[
         Flag, typer.Option("--open-metrics", help="With --access: /metrics without a token.")
     ] = None,
+    public_advertise_client_url: Annotated[
+        Text,
+        typer.Option(
+            "--public-advertise-client-url", metavar="URL", help="What it says there. (default: --public-listen)"
+        ),
+    ] = None,
+    tls_cert: Annotated[
+        Text, typer.Option("--tls-cert", metavar="FILE", help="Certificate of etcd's ports: they speak TLS then.")
+    ] = None,
+    tls_key: Annotated[Text, typer.Option("--tls-key", metavar="FILE", help="Its key.")] = None,
+    tls_client_ca: Annotated[
+        Text,
+        typer.Option("--tls-client-ca", metavar="FILE", help="CAs that clients there must have a certificate of."),
+    ] = None,
+    control_tls_cert: Annotated[
+        Text, typer.Option("--control-tls-cert", metavar="FILE", help="Certificate of the control and HTTP ports.")
+    ] = None,
+    control_tls_key: Annotated[Text, typer.Option("--control-tls-key", metavar="FILE", help="Its key.")] = None,
+    control_tls_client_ca: Annotated[
+        Text,
+        typer.Option(
+            "--control-tls-client-ca",
+            metavar="FILE",
+            help="CAs that clients there must have a certificate of; /live, /ready and /metrics need none.",
+        ),
+    ] = None,
+    upstream_ca: Annotated[
+        Text, typer.Option("--upstream-ca", metavar="FILE", help="CAs that an https:// etcd is verified by.")
+    ] = None,
+    upstream_cert: Annotated[
+        Text, typer.Option("--upstream-cert", metavar="FILE", help="The proxy's own certificate, for etcd.")
+    ] = None,
+    upstream_key: Annotated[Text, typer.Option("--upstream-key", metavar="FILE", help="Its key.")] = None,
     insecure_control: Annotated[
         Flag, typer.Option("--insecure-control", help="Let control and HTTP ports reach beyond this machine.")
     ] = None,

@@ -16,6 +16,7 @@ from starlette.routing import Route
 from greenroom.access.admission import Admission
 from greenroom.access.roles import HEALTH, METRICS
 from greenroom.addresses import Address
+from greenroom.control.certified import IdentifyingProtocol, certified
 from greenroom.control.gateway import Gateway, failure
 from greenroom.control.health import Health, without_details
 from greenroom.control.metrics import Metrics
@@ -27,6 +28,7 @@ from greenroom.core.keyspace import ROOT
 from greenroom.errors import AccessRefused, StartError
 from greenroom.pb.etcd import rpc_pb2
 from greenroom.store.upstream import Upstream, why
+from greenroom.tls.sides import ServerSide, context_of
 
 ETCD_ANSWERS_SECONDS = 2.0
 """Probes give up after a second or a few; an etcd that is slower than this is not there."""
@@ -124,18 +126,24 @@ def api_routes(gateway: Gateway, health: Health, admission: Admission) -> list[R
 
 
 class HttpServer:
-    """Serves an app in the running loop. `start` binds, `run` serves until `stop`."""
+    """Serves an app in the running loop, in plaintext unless there is `tls`. `start` binds, `run` serves until `stop`.
 
-    def __init__(self, app: Starlette, *, host: str, port: int) -> None:
+    With `tls` each request's scope has what `identified` puts there.
+    """
+
+    def __init__(self, app: Starlette, *, host: str, port: int, tls: ServerSide | None = None) -> None:
         self._host, self._port = host, port
         config = uvicorn.Config(
-            app,
+            app if tls is None else certified(app, needs_certificate=tls.knows_clients),
+            http=IdentifyingProtocol,
             lifespan="off",
             log_config=None,
             access_log=False,
             server_header=False,
             timeout_graceful_shutdown=GRACE_SECONDS,
         )
+        config.load()
+        config.ssl = context_of(tls)
         self._server = _Server(config)
         self._socket: socket.socket | None = None
 

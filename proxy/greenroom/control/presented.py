@@ -8,32 +8,25 @@ from starlette.requests import Request
 
 from greenroom.access.known import Presented
 from greenroom.addresses import Address
+from greenroom.control.certified import identity_in
+from greenroom.tls.identity import identity_of_call
 
 AUTHORIZATION: Final = "authorization"
-IDENTITY: Final = "greenroom.identity"
-"""Of a request's scope: the name in the certificate that the HTTP port verified."""
 SEVERAL: Final = ","
 """Between several values of one header, which makes no bearer token of them."""
-_PEER_NAMES: Final = ("peer_uri", "peer_dns", "peer_email")
-"""gRPC's words for the alternative names of a certificate that it verified, by the kind that counts first."""
 
 
 def presented_by(context: grpc.aio.ServicerContext[Any, Any]) -> Presented:
     """Of a call of the control port."""
     values = [_text(value) for key, value in context.invocation_metadata() or () if key == AUTHORIZATION]
-    return Presented(_one(values), _certificate(context), context.peer())
+    return Presented(_one(values), identity_of_call(context.auth_context()), context.peer())
 
 
 def presented_in(request: Request) -> Presented:
     """Of a request to the HTTP port."""
     client = request.client
     peer = str(Address(client.host, client.port)) if client else ""
-    return Presented(_one(request.headers.getlist(AUTHORIZATION)), request.scope.get(IDENTITY), peer)
-
-
-def _certificate(context: grpc.aio.ServicerContext[Any, Any]) -> str | None:
-    names = context.auth_context()
-    return next((name.decode("utf-8", "replace") for kind in _PEER_NAMES for name in names.get(kind, ())), None)
+    return Presented(_one(request.headers.getlist(AUTHORIZATION)), identity_in(request.scope), peer)
 
 
 def _text(value: str | bytes) -> str:

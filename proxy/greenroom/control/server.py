@@ -13,6 +13,7 @@ from greenroom.control.reflection import AdmittingReflection
 from greenroom.control.service import ControlService
 from greenroom.errors import StartError
 from greenroom.store.follower import Follower
+from greenroom.tls.sides import ServerSide
 
 SERVER_OPTIONS: tuple[tuple[str, int], ...] = (
     # Without this a second proxy would share the port instead of being told that it is taken.
@@ -30,12 +31,20 @@ NOT_SERVING = health_pb2.HealthCheckResponse.NOT_SERVING
 
 
 class ControlServer:
-    """Listens on one plaintext port. `start`, then `run` in a task, then `stop`."""
+    """Listens on one port, in plaintext unless there is `tls`. `start`, then `run` in a task, then `stop`."""
 
     def __init__(
-        self, service: ControlService, follower: Follower, admission: Admission, *, host: str, port: int, log: Any
+        self,
+        service: ControlService,
+        follower: Follower,
+        admission: Admission,
+        *,
+        host: str,
+        port: int,
+        log: Any,
+        tls: ServerSide | None = None,
     ) -> None:
-        self._service, self._follower, self._log = service, follower, log
+        self._service, self._follower, self._log, self._tls = service, follower, log, tls
         self._address = str(Address(host, port))
         self._server = grpc.aio.server(options=SERVER_OPTIONS)
         self._health = health.aio.HealthServicer()
@@ -50,13 +59,18 @@ class ControlServer:
     async def start(self) -> int:
         """Listens, NOT_SERVING as yet; the port. StartError where it cannot be had."""
         try:
-            port = self._server.add_insecure_port(self._address)
+            port = self._add_port()
         except RuntimeError as error:
             words = "the port is taken, or the address is not this machine's"
             raise StartError(f"--control-listen '{self._address}': {words}") from error
         await self._tell_health()
         await self._server.start()
         return port
+
+    def _add_port(self) -> int:
+        if self._tls is None:
+            return self._server.add_insecure_port(self._address)
+        return self._server.add_secure_port(self._address, self._tls.grpc_credentials())
 
     async def run(self) -> None:
         """Keeps the health answer in step with the follower, until cancelled."""

@@ -5,6 +5,7 @@ Rule: everything that runs belongs to the server: `stop` leaves no task, socket 
 
 import asyncio
 import socket
+import ssl
 from collections.abc import Coroutine, Sequence
 from contextlib import suppress
 from typing import Any, Protocol, cast
@@ -23,6 +24,12 @@ _BACKLOG = 1_024  # clients that reconnect all at once after a restart
 # After no upstream could be dialled for one client: those that come within this are disconnected without trying.
 # Hundreds that come again and again while upstream is away would else cost as much as a busy day.
 _AWAY_SECONDS = 0.2
+# A client that says nothing of its TLS for so long holds a socket, and counts as no connection yet.
+_HANDSHAKE_SECONDS = 10.0
+# A socket that is closed sends its last bytes and a farewell, and closes when the other side's farewell comes. gRPC's
+# clients never send theirs: their leases must not wait for it when they are sent away, nor the program's end.
+_FAREWELL_SECONDS = 0.5
+_H2 = "h2"
 # Clients that are sent away may finish short calls for that long; watches and keepalives would stay for ever.
 LEAVE_GRACE_SECONDS = 0.75
 # So many are sent away at once, and the next so much later: they all come again, and others are served meanwhile.
@@ -43,7 +50,8 @@ class RelayServer:
     """Relays every connection to `host`:`port` to the first of `upstreams` that can be dialled.
 
     Port 0 takes a free one; `port` tells which. `start` raises OSError when the port cannot be had. A client whose
-    upstreams cannot be dialled, none of them, is disconnected.
+    upstreams cannot be dialled, none of them, is disconnected. With `tls` clients speak TLS, and agree on h2 by ALPN;
+    with `upstream_tls` the connections to upstream do.
     """
 
     def __init__(
@@ -55,6 +63,8 @@ class RelayServer:
         upstreams: Upstreams,
         host: str,
         port: int,
+        tls: ssl.SSLContext | None = None,
+        upstream_tls: ssl.SSLContext | None = None,
         limits: Limits | None = None,
     ) -> None:
         self._inspector = inspector
@@ -63,6 +73,8 @@ class RelayServer:
         self._upstreams = upstreams
         self._host = host
         self._asked_port = port
+        self._tls = tls
+        self._upstream_tls = upstream_tls
         self._limits = limits or Limits()
         self._totals = Totals(self._limits)
         self._turns = Turns(self._limits.process_handlers_at_work, self._limits.handler_turn_seconds)
@@ -93,7 +105,15 @@ class RelayServer:
     async def start(self) -> None:
         """Listen. Returns when clients can connect."""
         loop = asyncio.get_running_loop()
-        self._server = await loop.create_server(self._accept, self._host, self._asked_port, backlog=_BACKLOG)
+        self._server = await loop.create_server(
+            self._accept,
+            self._host,
+            self._asked_port,
+            backlog=_BACKLOG,
+            ssl=self._tls,
+            ssl_handshake_timeout=None if self._tls is None else _HANDSHAKE_SECONDS,
+            ssl_shutdown_timeout=None if self._tls is None else _FAREWELL_SECONDS,
+        )
         self._spawn(self._tick())
 
     async def stop(self, grace_seconds: float) -> None:
@@ -148,7 +168,8 @@ class RelayServer:
     def arrived(self, transport: asyncio.Transport) -> None:
         """Join the client on `transport` to an upstream."""
         is_away = asyncio.get_running_loop().time() < self._away_until
-        if is_away or len(self._connections) >= self._limits.connections:
+        is_other = self._tls is not None and not _speaks_h2(transport)
+        if is_away or is_other or len(self._connections) >= self._limits.connections:
             transport.abort()
             return
         connection = self._new_connection(_address_text(transport.get_extra_info("peername")))
@@ -203,8 +224,14 @@ class RelayServer:
         loop = asyncio.get_running_loop()
         try:
             async with asyncio.timeout(self._limits.dial_seconds):
-                transport, _ = await loop.create_connection(lambda: UpstreamProtocol(connection), *address)
-        except OSError as error:  # TimeoutError is one
+                transport, _ = await loop.create_connection(
+                    lambda: UpstreamProtocol(connection),
+                    *address,
+                    ssl=self._upstream_tls,
+                    server_hostname=None if self._upstream_tls is None else address[0],
+                    ssl_shutdown_timeout=None if self._upstream_tls is None else _FAREWELL_SECONDS,
+                )
+        except OSError as error:  # TimeoutError is one, and what is wrong with a certificate
             self._observer.upstream_failed(_address_text(address), str(error) or type(error).__name__)
             return False
         _notice_loss(transport)
@@ -241,6 +268,12 @@ class _Arrival(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._server.arrived(cast(asyncio.Transport, transport))
+
+
+def _speaks_h2(transport: asyncio.Transport) -> bool:
+    """Whether a client of TLS has agreed on it: one that has not would be served by etcd as a web browser is."""
+    spoken: ssl.SSLObject = transport.get_extra_info("ssl_object")
+    return spoken.selected_alpn_protocol() == _H2
 
 
 def _address_text(address: object) -> str:

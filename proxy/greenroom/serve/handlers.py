@@ -41,6 +41,10 @@ _MEMBERS: Final[Mapping[bytes, type[_Members]]] = {
 """The calls whose answers name members, and these answers."""
 
 
+LeaseAnswer: TypeAlias = Callable[[rpc_pb2.LeaseTimeToLiveResponse], rpc_pb2.LeaseTimeToLiveResponse]
+"""What a port shows of a lease's keys."""
+
+
 class CallHandler:
     """The relay's handler. Etcd's own errors go back as they came, ours with their code and text."""
 
@@ -58,8 +62,9 @@ class CallHandler:
         refused: Callable[[bytes, GreenroomError], None],
         memory: Memory,
         advertise_url: str,
+        lease_answer: LeaseAnswer = lease_answer,
     ) -> None:
-        self._upstream, self._refused = upstream, refused
+        self._upstream, self._refused, self._lease_answer = upstream, refused, lease_answer
         self._gated_keys, self._policy = gated_keys, policy
         self._advertise_url = advertise_url
         self._writes = GatedWrites(upstream, gated_keys, policy(), clock, opened, ungated, fence_lost, denied, memory)
@@ -117,7 +122,7 @@ class CallHandler:
         A client that may not see what is held is asked about what everybody sees: etcd judges that for it.
         """
         try:
-            return lease_answer(await client.lease_time_to_live(request, timeout_seconds=timeout_seconds))
+            return self._lease_answer(await client.lease_time_to_live(request, timeout_seconds=timeout_seconds))
         except grpc.aio.AioRpcError as error:
             if error.code() is not grpc.StatusCode.PERMISSION_DENIED:
                 raise

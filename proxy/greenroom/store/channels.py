@@ -14,7 +14,9 @@ import grpc
 
 from greenroom.store.call_errors import unavailable
 from greenroom.store.members import Address, Members, Standing, address_text
+from greenroom.store.stream_channels import StreamChannels
 from greenroom.store.unary import UnaryClient
+from greenroom.tls.sides import UpstreamSide, context_of
 
 CHANNEL_OPTIONS: tuple[tuple[str, int], ...] = (
     # A watch's backlog can be of any size.
@@ -48,14 +50,14 @@ class Channel:
     """
 
     unary: UnaryClient
-    streams: grpc.aio.Channel
+    streams: StreamChannels
 
 
 class Channels:
     """Made inside the running event loop. `members` is told by others; until then all are alike."""
 
-    def __init__(self, addresses: Sequence[Address]) -> None:
-        self.members = Members(addresses)
+    def __init__(self, addresses: Sequence[Address], tls: UpstreamSide | None = None) -> None:
+        self.members, self._tls = Members(addresses), tls
         self._order = self.members.addresses
         self._channels = {address: self._made(address) for address in self._order}
         self._current = self._order[0]
@@ -126,8 +128,8 @@ class Channels:
             await self._changed.wait()
 
     def _made(self, address: Address) -> Channel:
-        streams = grpc.aio.insecure_channel(target_of(address), options=CHANNEL_OPTIONS)
-        return Channel(UnaryClient(address, self._tell), streams)
+        unary = UnaryClient(address, self._tell, tls=context_of(self._tls))
+        return Channel(unary, StreamChannels(target_of(address), CHANNEL_OPTIONS, self._tls))
 
     def _tell(self) -> None:
         changed, self._changed = self._changed, asyncio.Event()

@@ -11,7 +11,8 @@ from typing import Final
 
 from greenroom.http2.header_blocks import DEFAULT_TABLE_BYTES, SIZE_UPDATE_TO_ZERO, Field, encode_string, size_of
 
-_POST_HTTP: Final = b"\x83\x86"  # ":method: POST" and ":scheme: http" of the static table
+_POST: Final = b"\x83"  # ":method: POST" of the static table; so are the two below
+_HTTP, _HTTPS = b"\x86", b"\x87"  # ":scheme: http" and ":scheme: https"
 _NEWEST_INDEX: Final = 62
 _MOST_ENTRIES: Final = 60
 """So that each index is one byte: up to 126."""
@@ -28,7 +29,8 @@ _UNITS: Final = ((1e6, b"u"), (1e3, b"m"), (1.0, b"S"))
 class RequestBlocks:
     """Encodes for one connection, whose peer has the table that RFC 7541 starts with until `table_bytes` is called."""
 
-    def __init__(self, authority: str, user_agent: str) -> None:
+    def __init__(self, authority: str, user_agent: str, *, is_secure: bool = False) -> None:
+        self._beginning = _POST + (_HTTPS if is_secure else _HTTP)
         self._common: list[Field] = [
             (b":authority", authority.encode()),
             (b"te", b"trailers"),
@@ -61,7 +63,7 @@ class RequestBlocks:
         known, opening = len(self._entries), self._opening
         self._opening = b""
         fields = ((b":path", path.encode("ascii")), *self._common)
-        block = opening + _POST_HTTP + b"".join(map(self._field, fields))
+        block = opening + self._beginning + b"".join(map(self._field, fields))
         if len(self._entries) != known:
             self._steady.clear()  # Each new entry moves the older ones by one.
         elif not opening:

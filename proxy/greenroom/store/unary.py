@@ -5,6 +5,7 @@ second time only where the peer has said that it did nothing of the first. So a 
 """
 
 import asyncio
+import ssl
 from collections.abc import Callable
 from typing import Final, NoReturn
 
@@ -30,8 +31,10 @@ _USER_AGENT: Final = f"greenroom/{__version__}"
 class UnaryClient:
     """One member. Made inside the running event loop; `changed` is called whenever `is_ready` may have changed."""
 
-    def __init__(self, address: Address, changed: Callable[[], None] = lambda: None) -> None:
-        self._address, self._changed = address, changed
+    def __init__(
+        self, address: Address, changed: Callable[[], None] = lambda: None, *, tls: ssl.SSLContext | None = None
+    ) -> None:
+        self._address, self._changed, self._tls = address, changed, tls
         self._connection: UnaryConnection | None = None
         self._all: set[UnaryConnection] = set()
         self._failure: str | None = None
@@ -117,11 +120,12 @@ class UnaryClient:
             await asyncio.sleep(backoff.next_seconds())
 
     async def _open(self) -> None:
-        connection = UnaryConnection(address_text(self._address), _USER_AGENT, self._left)
+        is_secure = self._tls is not None
+        connection = UnaryConnection(address_text(self._address), _USER_AGENT, self._left, is_secure=is_secure)
         self._all = {connection, *(one for one in self._all if not one.is_gone)}
         try:
             async with asyncio.timeout(DIAL_SECONDS):
-                await dial(self._address, connection)
+                await dial(self._address, connection, self._tls)
                 await connection.until_ready()
         except BaseException:
             connection.end(CLOSED)

@@ -5,6 +5,7 @@ nothing of it is left.
 """
 
 import asyncio
+import ssl
 from collections.abc import Callable
 from functools import partial
 from typing import Final, cast
@@ -13,6 +14,7 @@ from greenroom.http2.frames import Fault, pack_goaway
 from greenroom.store.call_errors import SOCKET_CLOSED, deadline_exceeded
 from greenroom.store.unary_call import Outcome, Pairs, UnaryCall
 from greenroom.store.unary_dialogue import UnaryDialogue
+from greenroom.tls.words import in_words
 
 TICK_SECONDS: Final = 1.0
 NO_HTTP2: Final = "it does not speak HTTP/2"
@@ -21,9 +23,11 @@ NO_HTTP2: Final = "it does not speak HTTP/2"
 class UnaryConnection(asyncio.Protocol):
     """A connection; made inside the running event loop. `left` is called once, when it takes no more calls."""
 
-    def __init__(self, authority: str, user_agent: str, left: Callable[["UnaryConnection"], None]) -> None:
+    def __init__(
+        self, authority: str, user_agent: str, left: Callable[["UnaryConnection"], None], *, is_secure: bool = False
+    ) -> None:
         self._loop = asyncio.get_running_loop()
-        self._dialogue = UnaryDialogue(authority, user_agent)
+        self._dialogue = UnaryDialogue(authority, user_agent, is_secure=is_secure)
         self._left: Callable[[UnaryConnection], None] | None = left
         self._transport: asyncio.Transport | None = None
         self._timer: asyncio.TimerHandle | None = None
@@ -96,7 +100,8 @@ class UnaryConnection(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         if exc is not None:
-            self._reason = f"{SOCKET_CLOSED}: {exc}"
+            # TLS has more to say: a server tells only after the handshake that it wanted a certificate.
+            self._reason = f"TLS: {in_words(exc)}" if isinstance(exc, ssl.SSLError) else f"{SOCKET_CLOSED}: {exc}"
         if self._timer is not None:
             self._timer.cancel()
         self._leave()

@@ -95,11 +95,12 @@ class UnaryDialogue(FrameReader):
         "to_peer",
     )
 
-    def __init__(self, authority: str, user_agent: str) -> None:
+    def __init__(self, authority: str, user_agent: str, *, is_secure: bool = False) -> None:
         super().__init__([], _FIRST)
         self.to_peer: list[bytes] = [_OPENING]
         self.is_ready = self.is_leaving = False
-        self._requests, self._responses = RequestBlocks(authority, user_agent), ResponseBlocks()
+        self._requests = RequestBlocks(authority, user_agent, is_secure=is_secure)
+        self._responses = ResponseBlocks()
         self._calls: dict[int, UnaryCall] = {}
         self._unsent: dict[int, UnaryCall] = {}  # those of them whose request has not left whole
         self._waiting: dict[UnaryCall, None] = {}  # for the peer to take another stream

@@ -21,6 +21,7 @@ from greenroom.pb.etcd import rpc_pb2
 from greenroom.store.channels import Channels
 from greenroom.store.credentials import Credentials, Metadata
 from greenroom.store.members import Address
+from greenroom.tls.sides import UpstreamSide
 
 MAX_WHY_CHARACTERS = 200
 """gRPC lists every address that it tried; nobody reads further than this."""
@@ -117,8 +118,14 @@ class Upstream(Calls):
     that was refused for it made again: it did not happen. LogInRefused where etcd does not let the user in.
     """
 
-    def __init__(self, addresses: Sequence[Address], credentials: Credentials | None = None) -> None:
-        self._channels = Channels(addresses)
+    def __init__(
+        self,
+        addresses: Sequence[Address],
+        credentials: Credentials | None = None,
+        *,
+        tls: UpstreamSide | None = None,
+    ) -> None:
+        self._channels = Channels(addresses, tls)
         self._connection = _Connection(self._channels, waits=False)
         self._credentials = credentials
 
@@ -251,14 +258,15 @@ class _Connection:
         self, method: "_StreamMethod[RequestT, AnswerT]", metadata: Metadata, timeout_seconds: float | None
     ) -> AsyncIterator[Stream[RequestT, AnswerT]]:
         with self.channels.current() as channel:
-            start: grpc.aio.StreamStreamMultiCallable[RequestT, AnswerT] = channel.streams.stream_stream(
-                method.path, method.request.SerializeToString, method.answer.FromString
-            )
-            call = start(metadata=tuple(metadata), timeout=timeout_seconds)
-            try:
-                yield Stream(call)
-            finally:
-                call.cancel()
+            async with channel.streams.use() as streams:
+                start: grpc.aio.StreamStreamMultiCallable[RequestT, AnswerT] = streams.stream_stream(
+                    method.path, method.request.SerializeToString, method.answer.FromString
+                )
+                call = start(metadata=tuple(metadata), timeout=timeout_seconds)
+                try:
+                    yield Stream(call)
+                finally:
+                    call.cancel()
 
 
 def why(error: Exception, seconds: float | None = None) -> str:

@@ -27,6 +27,12 @@ def test_a_word_stands_for_its_bytes(text: bytes, word: str) -> None:
     assert subprocess.run(["bash", "-c", f"printf %s {word}"], capture_output=True).stdout == text
 
 
+def test_the_files_of_tls_are_exported_before_anything_is_asked() -> None:
+    lines = commands(PLAN, "https://a:1", {"ETCDCTL_CACERT": "my ca.pem"}).splitlines()
+    at = lines.index("export ETCDCTL_ENDPOINTS=https://a:1")
+    assert lines[at + 1] == "export ETCDCTL_CACERT='my ca.pem'"
+
+
 def test_every_grant_is_a_command() -> None:
     lines = commands(PLAN, "").splitlines()
     assert [line for line in lines if line.startswith("etcdctl")] == [

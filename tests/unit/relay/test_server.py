@@ -1,15 +1,22 @@
 """The listener's own choices; what it does on sockets stands in the integration ring."""
 
 import asyncio
+import socket
+import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
 
 from greenroom.http2.frames import GOAWAY, HEADER_BYTES, PREFACE, SETTINGS, pack
 from greenroom.relay import server as server_module
 from greenroom.relay.calls import Answer, HandedOverCall
+from greenroom.relay.limits import Limits
 from greenroom.relay.server import Address, RelayServer
+from greenroom.tls.contexts import load_client, load_server
+from tests.support.certificates import HERE, Authority
 from tests.support.h2_peers import STREAM, ByContent, Notes, Talk, data, frames_in
 
 
@@ -253,3 +260,63 @@ async def test_dials_that_fail_late_keep_nobody_out(monkeypatch: pytest.MonkeyPa
         for client in (await dials.begin(), latest, clients[0]):
             client.writer.close()
         dials.outcomes[-1].set_result(True)
+
+
+@dataclass
+class Secured:
+    """A relay whose clients speak TLS, and what one of them needs for that."""
+
+    relay: RelayServer
+    client: ssl.SSLContext
+
+    def connect(self, *protocols: str) -> ssl.SSLSocket:
+        """A connection that has agreed on one of these; for a thread of its own."""
+        if protocols:
+            self.client.set_alpn_protocols(protocols)
+        return self.client.wrap_socket(socket.create_connection((HERE, self.relay.port)), server_hostname=HERE)
+
+
+@asynccontextmanager
+async def secured(folder: Path, upstreams: Known, limits: Limits | None = None) -> AsyncIterator[Secured]:
+    files = Authority(folder).issue().files
+    server_side = load_server(files, "h2", ssl.CERT_REQUIRED, print).context
+    relay = RelayServer(
+        inspector=ByContent(),
+        handler=never,
+        observer=Notes(),
+        upstreams=upstreams,
+        host=HERE,
+        port=0,
+        tls=server_side,
+        limits=limits,
+    )
+    await relay.start()
+    yield Secured(relay, load_client(files).context)
+    await relay.stop(0)
+
+
+@pytest.mark.parametrize("protocols", [(), ("http/1.1",)])
+async def test_a_client_that_did_not_agree_on_http_2_is_disconnected(
+    tmp_path: Path, protocols: tuple[str, ...]
+) -> None:
+    async with upstream() as there, secured(tmp_path, Known(there.address)) as made:
+        made.client.set_alpn_protocols(list(protocols) or ["dot"])
+        spoken = await asyncio.to_thread(made.connect, *protocols)
+        with spoken, suppress(ConnectionError):
+            assert await asyncio.to_thread(spoken.recv, 1) == b""
+        assert made.relay.connections == 0
+
+
+async def test_one_that_did_is_joined_and_not_waited_for_when_it_is_closed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """gRPC's clients never answer TLS's farewell: those of a bad member would lose their leases meanwhile."""
+    monkeypatch.setattr(server_module, "_FAREWELL_SECONDS", 0.05)
+    patient = Limits(close_seconds=600)
+    async with upstream() as there, secured(tmp_path, Known(there.address), patient) as made:
+        spoken = await asyncio.to_thread(made.connect)
+        await there.has(1)
+        async with asyncio.timeout(20):
+            await made.relay.stop(0)
+        assert made.relay.connections == 0
+        spoken.close()

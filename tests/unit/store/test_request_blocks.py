@@ -37,6 +37,12 @@ def test_what_is_said_again_and_again_is_one_byte_each() -> None:
     assert len(peer.blocks.block(PATH)) == len(COMMON)
 
 
+def test_with_tls_the_scheme_is_another() -> None:
+    peer = Peer()
+    peer.blocks = RequestBlocks("etcd-0:2379", "greenroom/test", is_secure=True)
+    assert peer.read() == peer.read() == [COMMON[0], (":scheme", "https"), *COMMON[2:]]
+
+
 def test_methods_that_come_later_move_the_entries_of_those_before() -> None:
     peer = Peer()
     for path in ("/a", "/b", "/a", "/c", "/b", "/a", "/a"):
