@@ -9,8 +9,8 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
+from greenroom.core.events import REFUSED, SETTLE, TABLE, Event, Refused, Settle
 from greenroom.core.record import State
-from greenroom.core.transitions import REFUSED, SETTLE, TABLE, Event, Refused, Settle
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "states.md"
 BEGIN = "<!-- from the transition table: scripts/state_diagram.py writes what follows -->"

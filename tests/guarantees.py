@@ -56,7 +56,7 @@ def only_what_was_checked(moment: Moment) -> Iterator[str]:
                     f"only what was checked: a verdict of {operation.gate} for what was there at revision "
                     f"{operation.looked_at} counted for what came at {gate.since}"
                 )
-            elif gate.state != "open":
+            elif gate.state != ("passed" if operation.again else "open"):
                 yield f"only what was checked: {operation.gate} had {gate.state}, and was decided again"
         story = told_of(story, operation)
 

@@ -118,6 +118,34 @@ class VerdictAlreadyGiven(GreenroomError):
     reason = "VERDICT_ALREADY_GIVEN"
 
 
+class UnknownClaim(GreenroomError):
+    """No claim with that lease: it expired, was released, or a verdict ended it."""
+
+    code = grpc.StatusCode.NOT_FOUND
+    reason = "UNKNOWN_CLAIM"
+
+
+class GateClaimed(GreenroomError):
+    """Another runner has the claim."""
+
+    code = grpc.StatusCode.ALREADY_EXISTS
+    reason = "GATE_CLAIMED"
+
+
+class TooManyClaims(GreenroomError):
+    """As many claims of the gate are in force as it allows at once."""
+
+    code = grpc.StatusCode.RESOURCE_EXHAUSTED
+    reason = "TOO_MANY_CLAIMS"
+
+
+class ClaimLimitReached(GreenroomError):
+    """So many claims of the attempt ended without a verdict that it can be claimed no more."""
+
+    code = grpc.StatusCode.FAILED_PRECONDITION
+    reason = "CLAIM_LIMIT_REACHED"
+
+
 class WrongState(GreenroomError):
     """The instance's state does not allow this."""
 

@@ -11,12 +11,21 @@ from typing import Any
 import yaml
 from pydantic import BaseModel, ValidationError
 
-from greenroom.core.policy import LARGEST_TIMEOUT_SECONDS, GatePolicy, Policy, Rule, TemplatePolicy
+from greenroom.core.policy import (
+    LARGEST_CONCURRENCY,
+    LARGEST_LIMIT,
+    LARGEST_TIMEOUT_SECONDS,
+    SHORTEST_TTL_SECONDS,
+    GatePolicy,
+    Policy,
+    Rule,
+    TemplatePolicy,
+)
 from greenroom.core.selectors import Selector
 from greenroom.durations import format_duration, parse_duration
 from greenroom.yaml_files import YamlFileError, field_name, line_of, read_text, read_yaml, shown, unknown_field
 
-TIMEOUT = "timeout_seconds"
+TIMEOUT, TTL = "timeout_seconds", "ttl_seconds"
 _SHAPES = {
     "model_type": "mapping",
     "mapping_type": "mapping",
@@ -32,6 +41,15 @@ _MEANINGS = {
     "pattern": ": where the keys lie, as `v1/mdc/{namespace}/{component}/{endpoint}/{instance}`",
 }
 """What belongs there, for who left it out."""
+_BOUNDS = {
+    TIMEOUT: f"more than 0, and at most {format_duration(LARGEST_TIMEOUT_SECONDS)}",
+    TTL: f"at least {SHORTEST_TTL_SECONDS} s, and at most {format_duration(LARGEST_TIMEOUT_SECONDS)}",
+    "failure_limit": f"from 0 to {LARGEST_LIMIT}: how many failed attempts are forgiven",
+    "max_concurrent": f"from 1 to {LARGEST_CONCURRENCY}: how many runners may have a claim on this gate at once",
+    "claim_limit": f"from 1 to {LARGEST_LIMIT}: how many claims of an attempt may end without a verdict",
+    "inconclusive_limit": f"from 0 to {LARGEST_LIMIT}: how many inconclusive verdicts an attempt may have",
+}
+"""What a number must be, for who wrote another."""
 
 
 PolicyFileError = YamlFileError
@@ -78,12 +96,12 @@ def _short(value: Any) -> Any:
 
 
 def _with_seconds(policy: Any) -> Any:
-    """Every `timeout_seconds` that is a duration, such as 15m, as a number of seconds; the rest is judged as it is."""
+    """Every time that is a duration, such as 15m, as a number of seconds; the rest is judged as it is."""
     for gate in _gates(policy):
-        timeout = gate.get(TIMEOUT)
-        if isinstance(timeout, str):
-            with suppress(ValueError):
-                gate[TIMEOUT] = parse_duration(timeout)
+        for field in (TIMEOUT, TTL):
+            if isinstance(gate.get(field), str):
+                with suppress(ValueError):
+                    gate[field] = parse_duration(gate[field])
     return policy
 
 
@@ -114,8 +132,10 @@ def _in_words(error: Mapping[str, Any], path: list[Any]) -> str:
             return f"is empty{_MEANINGS.get(field, '')}"
         case "literal_error" | "enum":
             return f"{error['input']!r} is none of: {error['ctx']['expected'].replace(' or ', ', ')}"
-        case "greater_than" | "less_than_equal" | "finite_number":
-            return f"must be more than 0, and at most {format_duration(LARGEST_TIMEOUT_SECONDS)}"
+        case "greater_than" | "greater_than_equal" | "less_than_equal" | "finite_number":
+            return f"must be {_BOUNDS[field]}"
+        case "int_type":
+            return f"{shown(error['input'])} is no whole number: it must be {_BOUNDS[field]}"
         case "float_type" | "float_parsing":
             return f"{shown(error['input'])} is neither a number of seconds nor a duration such as 90s, 15m or 1h30m"
         case kind if kind in _SHAPES:

@@ -5,9 +5,12 @@ The rule: the parts are the real ones; only what etcd would have sent is made up
 
 import asyncio
 from collections.abc import Sequence
+from datetime import timedelta
 
 from greenroom.core import record as records
-from greenroom.core.keyspace import InstanceId, Key, record_key, shadow_key
+from greenroom.core.claims import Claim
+from greenroom.core.claims import encode as encode_claim
+from greenroom.core.keyspace import InstanceId, Key, claim_key, record_key, shadow_key
 from greenroom.core.record import Record
 from greenroom.pb.etcd import kv_pb2
 from greenroom.store.changes import Changes, Expired
@@ -16,7 +19,7 @@ from greenroom.store.mirror import Mirror
 from greenroom.store.mirrored import MirroredInstance
 from greenroom.store.upstream import Upstream
 from tests.support.control_side import GATED, EventLog, MovableClock
-from tests.support.registering import card_key, card_value, held_record
+from tests.support.registering import card_key, card_value, held_record, now
 
 ONE, TWO = InstanceId("abc1"), InstanceId("abc2")
 
@@ -40,6 +43,13 @@ def record_kv(instance: InstanceId, record: Record | None = None, revision: int 
 def shadow_kv(instance: InstanceId, key: Key | None = None, value: bytes | None = None) -> kv_pb2.KeyValue:
     place = shadow_key(instance, key if key is not None else card_key(instance))
     return kv_of(place, card_value() if value is None else value)
+
+
+def claim_kv(instance: InstanceId, gate: str = "smoke", *, attempt: int = 1, revision: int = 7) -> kv_pb2.KeyValue:
+    """A claim of runner-1's, for half a minute."""
+    claimed = now()
+    claim = Claim(runner="runner-1", attempt=attempt, claimed=claimed, expires=claimed + timedelta(seconds=30))
+    return kv_of(claim_key(instance, gate), encode_claim(claim), revision)
 
 
 def held(instance: InstanceId, record: Record | None = None) -> list[kv_pb2.KeyValue]:

@@ -10,6 +10,7 @@ from typing import Any
 
 from greenroom.core import rollout_holds, txns
 from greenroom.core.keyspace import InstanceId, rollout_hold_key
+from greenroom.core.record import Record
 from greenroom.core.rollout_holds import RolloutHold
 from greenroom.core.snapshot import read_request, snapshot_from
 from greenroom.core.transitions import Outcome, overridden, rejected, retried
@@ -28,12 +29,21 @@ from tests.support.model_workers import NOW
 
 LATER = datetime(2030, 1, 2, tzinfo=UTC)
 """After every deadline."""
+_KINDS = {Effect.RELEASED: "release", Effect.WITHDRAWN: "withdraw"}
+"""Whatever leads to one of these, its Txn is the same."""
 
 
 # ---- reporters, operators, reconcilers ------------------------------------------------------------------------------
 
 
-def report(instance: InstanceId, gate: str, outcome: Outcome = Outcome.PASSED, *, said_again: bool = False) -> Call:
+def report(
+    instance: InstanceId,
+    gate: str,
+    outcome: Outcome = Outcome.PASSED,
+    *,
+    said_again: bool = False,
+    now: datetime = NOW,
+) -> Call:
     """A reporter reads which attempt is open, checks what is there, and reports. Without a record it gives up.
 
     `said_again`: the next call, another report, is for the same attempt, without another look.
@@ -48,25 +58,41 @@ def report(instance: InstanceId, gate: str, outcome: Outcome = Outcome.PASSED, *
         attempt, looked_at = carry
         planner = verdict_planner(gate, attempt, outcome, reason="because", reporter="a test")
 
-        def did(revision: int, _: Planned) -> tuple[told.Operation, ...]:
-            return (told.Decided(revision, instance, gate, outcome is Outcome.PASSED, looked_at),)
+        def did(revision: int, before: Record, planned: Planned) -> tuple[told.Operation, ...]:
+            again = before.gates[gate].must_be_renewed
+            decided = told.Decided(revision, instance, gate, outcome is Outcome.PASSED, looked_at, again)
+            withdrawn = planned.effect is Effect.WITHDRAWN
+            return (decided, told.Withdrew(revision, instance, by_person=False)) if withdrawn else (decided,)
 
-        ended = yield from _planned(instance, planner, "verdict", did)
+        ended = yield from _planned(instance, planner, "verdict", did, now=now)
         return replace(ended, carry=carry if ended.again or said_again else None)
 
     return call
 
 
 def reconcile(instance: InstanceId, now: datetime = NOW) -> Call:
-    def did(revision: int, planned: Planned) -> tuple[told.Operation, ...]:
-        failed = [name for name, gate in planned.record.gates.items() if gate.state == "FAILED"]
-        rejected = planned.effect is Effect.REJECTED
-        return tuple(told.Decided(revision, instance, name, False, revision) for name in failed) if rejected else ()
+    def did(revision: int, before: Record, planned: Planned) -> tuple[told.Operation, ...]:
+        match planned.effect:
+            case Effect.REJECTED:
+                failed = [name for name, gate in planned.record.gates.items() if gate.state == "FAILED"]
+                return tuple(told.Decided(revision, instance, name, False, revision) for name in failed)
+            case Effect.WITHDRAWN:
+                return (told.Withdrew(revision, instance, by_person=False),)
+            case Effect.STORED:
+                return (told.Lapsed(revision, instance, lapsed_between(before, planned.record)),)
+            case _:
+                return ()
 
     def call(_: Any) -> Program:
         return (yield from _planned(instance, reconcile_planner(None), "reconcile", did, now=now))
 
     return call
+
+
+def lapsed_between(before: Record, after: Record) -> frozenset[str]:
+    """The gates whose pass ended because nobody renewed it."""
+    passed = {name for name, gate in before.gates.items() if gate.must_be_renewed}
+    return frozenset(name for name in passed if after.gates[name].attempt != before.gates[name].attempt)
 
 
 def override(instance: InstanceId) -> Call:
@@ -114,7 +140,7 @@ def lift_rollout_hold(hold_id: str = "stop") -> Call:
 
 def _operated(instance: InstanceId, planner: Planner, kind: str, did: Callable[[int, str], told.Operation]) -> Call:
     def call(_: Any) -> Program:
-        return (yield from _planned(instance, planner, kind, lambda at, _: (did(at, instance),)))
+        return (yield from _planned(instance, planner, kind, lambda at, *_: (did(at, instance),)))
 
     return call
 
@@ -123,7 +149,7 @@ def _planned(
     instance: InstanceId,
     planner: Planner,
     kind: str,
-    did: Callable[[int, Planned], tuple[told.Operation, ...]],
+    did: Callable[[int, Record, Planned], tuple[told.Operation, ...]],
     now: datetime = NOW,
 ) -> Program:
     """One round of an operation: read, plan, write. `again` where the fence was lost."""
@@ -134,8 +160,9 @@ def _planned(
             snapshot = snapshot_from(instance, keys, (yield Ask("read", read_request(instance, keys))))
         if isinstance(plan, Unchanged):
             return Next()
-        released = plan.effect is Effect.RELEASED
-        answer = yield Ask("release" if released else kind, plan.txn)
+        answer = yield Ask(_KINDS.get(plan.effect, kind), plan.txn)
     except (GreenroomError, Refusal):
         return Next()
-    return Next(did(answer.header.revision, plan)) if answer.succeeded else Next(again=True)
+    before = snapshot.record
+    assert before is not None, "a plan was made for an instance without a record"
+    return Next(did(answer.header.revision, before, plan)) if answer.succeeded else Next(again=True)

@@ -3,7 +3,7 @@
 import json
 
 from greenroom.core.keyspace import InstanceId, Key
-from greenroom.core.policy import GatePolicy, Hold, Policy, Rule, gates_for_everything
+from greenroom.core.policy import GatePolicy, Hold, Phase, Policy, Rule, gates_for_everything
 from greenroom.core.selectors import Selector
 from tests.support.model_workers import Proxy
 
@@ -46,6 +46,20 @@ BLIND = Proxy(_rule(Hold.CARD, "another"))
 """A replica with another policy file, whose rules match nothing here."""
 WHOLE = Proxy(_rule(Hold.CARD_AND_INSTANCE))
 HEALTH = Proxy(_rule(Hold.HEALTH))
+
+PROBED = Proxy(
+    Policy(
+        rules=(
+            Rule(
+                gates={
+                    "smoke": GatePolicy(timeout_seconds=900, phase=Phase.CONTINUOUS, ttl_seconds=60),
+                    "latency": GatePolicy(timeout_seconds=172_800),
+                }
+            ),
+        )
+    )
+)
+"""`smoke` has to go on passing; `latency` has time until after LATER."""
 
 APART = Proxy(
     Policy(

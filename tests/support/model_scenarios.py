@@ -24,6 +24,7 @@ from tests.support.model_fleet import (
     INSTANCE,
     LORA,
     ONE,
+    PROBED,
     TINY,
     TWO,
     WHOLE,
@@ -347,6 +348,36 @@ SCENARIOS: dict[str, Scenario] = {
             "worker": (create(HEALTH, LORA, card(5)), look(HEALTH, LORA)),
             "again": (retry(L),),
             "reporter": (SMOKE,),
+        },
+    ),
+    "a continuous gate fails while its card is written": scenario(
+        create(PROBED, CARD, card()),
+        LATENCY,
+        SMOKE,
+        actors={
+            "probe": (SMOKE_FAILS,),
+            "worker": (put(PROBED, CARD, card(2)), look(PROBED, CARD)),
+            "again": (SMOKE, LATENCY),
+        },
+    ),
+    "a pass lapses while it is renewed, and another fails it": scenario(
+        create(PROBED, CARD, card()),
+        LATENCY,
+        SMOKE,
+        actors={
+            "one": (reconcile(L, LATER),),
+            "probe": (report(L, "smoke", now=LATER), report(L, "smoke", now=LATER)),
+            "another": (SMOKE_FAILS,),
+        },
+    ),
+    "a pass lapses while the last gate passes": scenario(
+        create(PROBED, CARD, card()),
+        SMOKE,
+        actors={
+            "one": (reconcile(L, LATER),),
+            "latency": (report(L, "latency", now=LATER),),
+            "probe": (report(L, "smoke", now=LATER),),
+            "worker": (edit(PROBED, CARD, tainted),),
         },
     ),
     "everything at once": scenario(

@@ -79,6 +79,8 @@ class Decided(OfInstance):
     gate: str
     passed: bool
     looked_at: int
+    again: bool = False
+    """The gate is a continuous one that had passed: it did so again, or does no longer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +103,13 @@ class Rejected(OfInstance):
 @dataclass(frozen=True, slots=True)
 class Withdrew(OfInstance):
     by_person: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Lapsed(OfInstance):
+    """The passes of these gates ended, since nobody renewed them: they have to pass again."""
+
+    gates: frozenset[str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -285,6 +294,8 @@ def _changed(standing: Standing, operation: OfInstance) -> Standing:
             return replace(standing, gates=_opened(standing, operation.revision, names), by_person=False)
         case Rejected():
             return replace(standing, by_person=True)
+        case Lapsed(gates=names):
+            return replace(standing, gates=_opened(standing, operation.revision, names))
         case Withdrew():
             return _taken_back(standing, operation)
         case Dropped():

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from greenroom.core.policy import Hold
+from greenroom.core.policy import Hold, Phase
 from greenroom.policy_file import PolicyFileError, load_policy, located, parse_policy, policy_text
 from greenroom.yaml_files import MAX_FILE_BYTES
 
@@ -44,13 +44,38 @@ def test_a_policy_file_is_read(tmp_path: Path) -> None:
         ("rules:\n- selector: {modell: a}\n  gates: {a: {timeout_seconds: 1}}\n", "suffix); did you mean 'model'?"),
         (
             "rules:\n- gates: {a: {timeout: 1}}\n",
-            "line 2: rules[0].gates.a.timeout: is not a field that is known here (they are: timeout_seconds); "
+            "line 2: rules[0].gates.a.timeout: is not a field that is known here (they are: timeout_seconds, "
+            "failure_limit, inconclusive_limit, max_concurrent, claim_limit, phase, ttl_seconds); "
             "did you mean 'timeout_seconds'? (and 1 more)",
         ),
         ("templates:\n- {pattern: 'a/{instance}', colour: red}\n", "(they are: pattern, kind)"),
         ("rules:\n- hodl: card\n  gates: {a: {timeout_seconds: 1}}\n", "did you mean 'hold'?"),
         ("rules:\n- gates:\n    smoke: {timeout_seconds: 0}\n", "smoke.timeout_seconds: must be more than 0"),
         ("rules:\n- gates:\n    smoke: {timeout_seconds: 31d}\n", "must be more than 0, and at most 30d"),
+        (
+            "rules: [{gates: {a: {timeout_seconds: 1, failure_limit: -1}}}]\n",
+            "a.failure_limit: must be from 0 to 100: how",
+        ),
+        (
+            "rules: [{gates: {a: {timeout_seconds: 1, failure_limit: some}}}]\n",
+            "limit: 'some' is no whole number: it must",
+        ),
+        (
+            "rules: [{gates: {a: {timeout_seconds: 1, max_concurrent: 0}}}]\n",
+            "max_concurrent: must be from 1 to",
+        ),
+        ("rules: [{gates: {a: {timeout_seconds: 1, phase: continuous}}}]\n", "a: a gate of phase 'continuous' needs"),
+        ("rules: [{gates: {a: {timeout_seconds: 1, ttl_seconds: 1m}}}]\n", "a: ttl_seconds is for gates of phase"),
+        ("rules: [{gates: {a: {timeout_seconds: 1, phase: later}}}]\n", "'later' is none of: 'pre-release', 'cont"),
+        (
+            "rules: [{gates: {a: {timeout_seconds: 1, phase: continuous, ttl_seconds: 4s}}}]\n",
+            "a.ttl_seconds: must be at least 5 s, and at most 30d",
+        ),
+        (
+            "rules: [{gates: {a: {timeout_seconds: 1, claim_limit: 0}}}]\n",
+            "claim_limit: must be from 1 to 100: how",
+        ),
+        ("rules: [{gates: {a: {timeout_seconds: 1, inconclusive_limit: 1.5}}}]\n", "limit: 1.5 is no whole number: it"),
         ("rules:\n- gates:\n    smoke: {}\n", "line 3: rules[0].gates.smoke.timeout_seconds: is missing: how long"),
         ("rules:\n- gates:\n    smoke:\n", "rules[0].gates.smoke: nothing is no mapping: a gate says how long"),
         ("rules:\n- gates: {a: {timeout_seconds: 15 m}}\n", "'15 m' is neither a number of seconds nor a duration"),
@@ -85,6 +110,12 @@ def test_a_timeout_is_a_number_of_seconds_or_a_duration(timeout: str) -> None:
     policy = parse_policy(f"rules:\n- gates: {{smoke: {{timeout_seconds: {timeout}}}}}\n")
     assert policy.rules[0].gates["smoke"].timeout_seconds == 900
     assert policy.digest == parse_policy("rules: [{gates: {smoke: {timeout_seconds: 900}}}]").digest
+
+
+def test_a_ttl_may_be_a_duration_too() -> None:
+    text = "rules: [{gates: {probe: {timeout_seconds: 1m, phase: continuous, ttl_seconds: 5m}}}]"
+    gate = parse_policy(text).rules[0].gates["probe"]
+    assert (gate.phase, gate.ttl_seconds, gate.timeout_seconds) == (Phase.CONTINUOUS, 300, 60)
 
 
 def test_a_key_that_stands_there_twice_is_refused() -> None:

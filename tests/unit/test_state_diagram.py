@@ -2,8 +2,8 @@
 
 import pytest
 
+from greenroom.core.events import REFUSED, TABLE, Event
 from greenroom.core.record import State
-from greenroom.core.transitions import REFUSED, TABLE, Event
 from scripts.state_diagram import BEGIN, END, PAGE, block, diagram, main, table, with_block
 
 

@@ -118,7 +118,14 @@ def _missing_gate(gate: GateStatus, now: datetime) -> str:
     if gate.state not in OPEN:
         return f"gate {gate.gate} {gate_word(gate.state)}{said}"
     so_far = "" if gate.state == PENDING else f", so far {gate_word(gate.state)}{said}"
-    return f"gate {gate.gate} has to be decided ({until(gate.deadline_time, now)}{so_far})"
+    failed = f", {gate.failures} failed before" if gate.failures else ""
+    return f"gate {gate.gate} has to be decided ({until(gate.deadline_time, now)}{failed}{_claimed(gate, now)}{so_far})"
+
+
+def _claimed(gate: GateStatus, now: datetime) -> str:
+    if not gate.HasField("claim"):
+        return ""
+    return f", claimed by {gate.claim.runner}, {until(gate.claim.expire_time, now)}"
 
 
 def _gates(instance: Instance, now: datetime) -> list[str]:
@@ -135,6 +142,8 @@ def _gate(instance: Instance, gate: GateStatus, now: datetime) -> tuple[str, ...
 
 
 def _deadline(instance: Instance, gate: GateStatus, now: datetime) -> str:
+    if gate.HasField("renew_by_time"):
+        return f"renew by {clock_time(gate.renew_by_time)} ({until(gate.renew_by_time, now)})"
     if gate.HasField("decided_time"):
         return f"decided {clock_time(gate.decided_time)}"
     if is_undecided(instance, gate):

@@ -101,6 +101,8 @@ def _consequence(answer: ReportVerdictResponse) -> str:
             return f"stored, and it stays out: {unmet(answer.instance)}"
         case control_pb2.DECISION_REJECTED:
             return "REJECTED, it stays out of routing"
+        case control_pb2.DECISION_WITHDRAWN:
+            return "WITHDRAWN, its cards are public no more until every gate passes again"
         case control_pb2.DECISION_QUEUED:
             return f"every gate passed, and it waits: {unmet(answer.instance)}"
         case _:

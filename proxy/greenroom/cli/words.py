@@ -80,7 +80,8 @@ def decision(command: str, instance: control_pb2.Instance, control: str = "") ->
 
 def gate_words(instance: control_pb2.Instance, gate: control_pb2.GateStatus) -> str:
     """The gate's state as the instance's state lets it be understood."""
-    return "not decided" if is_undecided(instance, gate) else gate_word(gate.state)
+    word = "not decided" if is_undecided(instance, gate) else gate_word(gate.state)
+    return f"{word}, continuous" if gate.phase == control_pb2.GATE_PHASE_CONTINUOUS else word
 
 
 def holds_to_lift(instance: control_pb2.Instance) -> str:
@@ -160,8 +161,8 @@ def _word(names: Any, value: int, prefix: str) -> str:
     return str(names.Name(value)).removeprefix(prefix) if value in names.values() else f"UNKNOWN-{value}"
 
 
-_PREFIXES = ("INSTANCE_STATE_", "GATE_STATE_", "HOLD_")
-_ENUM_FIELDS = frozenset({"state", "from_state", "to_state", "hold"})
+_PREFIXES = ("INSTANCE_STATE_", "GATE_STATE_", "GATE_PHASE_", "HOLD_")
+_ENUM_FIELDS = frozenset({"state", "from_state", "to_state", "hold", "phase"})
 
 
 def _plain(value: Any, field: str = "") -> Any:

@@ -12,12 +12,15 @@ from typing import Any
 
 from greenroom.control.metrics import Metrics
 from greenroom.control.requests import VerdictReport
+from greenroom.core.attempts import is_renewal
+from greenroom.core.claims import Claim
 from greenroom.core.decisions import DecisionKind, PersonsDecision
 from greenroom.core.keyspace import InstanceId
 from greenroom.core.record import GatedEntry, Record, State
 from greenroom.core.rollout_holds import RolloutHold, matching
 from greenroom.core.verdicts import Effect
 from greenroom.store.changes import Changes, Subscription
+from greenroom.store.claims import HeldClaim
 from greenroom.store.fenced import CarriedOut, Clock
 from greenroom.store.follower import Follower
 from greenroom.store.mirrored import MirroredInstance
@@ -64,6 +67,9 @@ class Announcer:
     def verdict_stored(self, said: VerdictReport, done: CarriedOut) -> None:
         """A Txn of this proxy stored a reporter's verdict: that, and what followed in the same Txn."""
         self._metrics.verdict_given(said.gate, said.outcome)
+        if is_renewal(done.before.gates[said.gate], done.record.gates[said.gate]):
+            # Nothing is different: a line for each would be one a minute for each worker of a fleet.
+            return
         self._log.info(
             "gate.decided",
             instance=said.instance,
@@ -107,9 +113,19 @@ class Announcer:
                     why = {"gate": line.event, **why}
                 self._log.info("instance.rejected", **_of(done.instance, done.record), **why, revision=done.revision)
             case Effect.WITHDRAWN:
-                self._log.info("instance.withdrawn", **_of(done.instance, done.record), revision=done.revision)
+                line = done.record.transitions[-1]
+                why = {"reason": line.reason, "actor": line.actor}
+                self._log.info("instance.withdrawn", **_of(done.instance, done.record), **why, revision=done.revision)
             case Effect.STORED:
                 return
+
+    def gate_claimed(self, held: HeldClaim) -> None:
+        """A runner has claimed a gate's attempt here."""
+        self._log.info("gate.claimed", **_of_claim(held.instance, held.gate, held.claim))
+
+    def claim_released(self, held: HeldClaim) -> None:
+        """It gave the attempt back."""
+        self._log.info("gate.claim_released", **_of_claim(held.instance, held.gate, held.claim))
 
     def rollout_hold_created(self, hold: RolloutHold) -> None:
         """Releases are stopped."""
@@ -149,6 +165,9 @@ class Announcer:
             self._log.info("instance.expired", **_of(expired.instance, expired.record), state=state)
         for hold in changes.ended_holds:
             self._tell_if_expired(hold)
+        for ended in changes.expired_claims:
+            self._metrics.claim_expired(ended.gate)
+            self._log.warning("gate.claim_expired", **_of_claim(ended.instance, ended.gate, ended.claim))
 
     def _tell_if_expired(self, hold: RolloutHold) -> None:
         """One that ended before its time was lifted, and told by the proxy that did it."""
@@ -212,6 +231,11 @@ def _of(instance: InstanceId, record: Record) -> dict[str, Any]:
         "models": ", ".join(record.distinct("model")),
         "endpoint": ".".join(",".join(name) for name in names if name),
     }
+
+
+def _of_claim(instance: InstanceId, gate: str, claim: Claim) -> dict[str, Any]:
+    until = claim.expires.isoformat(timespec="seconds")
+    return {"instance": instance, "gate": gate, "attempt": claim.attempt, "runner": claim.runner, "until": until}
 
 
 def _of_hold(hold: RolloutHold) -> dict[str, Any]:

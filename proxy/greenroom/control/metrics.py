@@ -4,7 +4,8 @@ The rules: no label is unbounded (gates are the policy's, methods the relay's ta
 did is counted by the proxy whose Txn it was, so that replicas add up. Gauges are read from the mirror at each scrape.
 """
 
-from collections.abc import Collection, Iterable, Set
+from collections import Counter as Counts
+from collections.abc import Callable, Collection, Iterable, Set
 from datetime import datetime
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, disable_created_metrics
@@ -49,7 +50,7 @@ class Metrics:
         self.registry = CollectorRegistry(auto_describe=True)
         self._gates: Set[str] = frozenset(gates)
         self._methods = frozenset(methods)
-        self.registry.register(_FromMirror(mirror, clock))
+        self.registry.register(_FromMirror(mirror, clock, lambda: self._gates))
         Gauge("greenroom_build_info", "1, with the version.", ["version"], registry=self.registry).labels(version).set(
             1
         )
@@ -68,6 +69,11 @@ class Metrics:
             "Every proxy sees every one: take the maximum over replicas, not the sum."
         )
         self._expired = self._counter("expired", expired, "state")
+        claims_expired = (
+            "Claims that this proxy saw end without a verdict, unreleased: their runners went away. "
+            "Every proxy sees every one: take the maximum over replicas, not the sum."
+        )
+        self._claims_expired = self._counter("claims_expired", claims_expired, "gate")
         gate_seconds = "From the opening of a gate's attempt to its decision."
         self._gate_seconds = self._histogram("gate_duration_seconds", gate_seconds, "gate", "outcome")
         hold_seconds = "From an instance's first hold to its release."
@@ -102,6 +108,8 @@ class Metrics:
                 self._verdicts.labels(gate, outcome)
         for kind in DecisionKind:
             self._decisions.labels(kind)
+        for gate in self._gates:
+            self._claims_expired.labels(gate)
         for cause in (VERDICT, DEADLINE, PERSON):
             self._rejections.labels(cause)
         for state in State:
@@ -154,6 +162,10 @@ class Metrics:
     def expired(self, expired: Expired) -> None:
         """An instance's lease ended."""
         self._expired.labels(expired.record.state.lower()).inc()
+
+    def claim_expired(self, gate: str) -> None:
+        """A claim ended by itself."""
+        self._claims_expired.labels(self._gate(gate)).inc()
 
     def watcher_opened(self) -> None:
         """A stream of WatchInstances began."""
@@ -243,8 +255,8 @@ class _CallsRelayed(Collector):
 class _FromMirror(Collector):
     """What can be read off the mirror at any time, and so is never counted up and down."""
 
-    def __init__(self, mirror: Mirror, clock: Clock) -> None:
-        self._mirror, self._clock = mirror, clock
+    def __init__(self, mirror: Mirror, clock: Clock, gates: Callable[[], Set[str]]) -> None:
+        self._mirror, self._clock, self._gates = mirror, clock, gates
 
     def collect(self) -> Iterable[Metric]:
         """The gauges as of now."""
@@ -259,8 +271,18 @@ class _FromMirror(Collector):
         yield GaugeMetricFamily("greenroom_oldest_held_age_seconds", oldest, value=max(age, 0.0))
         holds = len(self._mirror.rollout_holds)
         yield GaugeMetricFamily("greenroom_rollout_holds", "Rollout holds in force.", value=holds)
+        yield self._claims()
         unreadable = "Instances whose record this version cannot read; someone must look."
         yield GaugeMetricFamily("greenroom_unreadable_records", unreadable, value=len(self._mirror.unreadable))
+
+    def _claims(self) -> Metric:
+        """Counted by gate over all instances, those that have ended among them: their claims last a little longer."""
+        known = self._gates()
+        claimed = Counts(gate if gate in known else OTHER for gate in self._mirror.claimed_gates())
+        claims = GaugeMetricFamily("greenroom_claims", "Claims in force, by gate.", labels=["gate"])
+        for gate in sorted({*known, *claimed}):
+            claims.add_metric([gate], claimed[gate])
+        return claims
 
 
 class _FromMembers(Collector):

@@ -22,11 +22,16 @@ from greenroom.core.strict import Reading, Schema, schema_of
 from greenroom.core.transitions import ITSELF, Outcome
 from greenroom.errors import InvalidRequest
 from greenroom.pb.control.v1 import control_pb2
+from greenroom.store.claims import NewClaim
 
 MAX_NAME_BYTES = 256
 """Reporters and actors are names; a longer one is something else."""
 LONGEST_ROLLOUT_HOLD_SECONDS = 366 * 24 * 3600
 """A year: longer is a typing error, and one without expiry can be had."""
+SHORTEST_CLAIM_SECONDS = 5
+"""A shorter one would end while etcd elects a leader."""
+LONGEST_CLAIM_SECONDS = 3600
+"""A runner that died keeps its attempt from others for so long; who runs longer renews."""
 DEFAULT_PAGE_SIZE = 100
 MAX_PAGE_SIZE = 1000
 """So many fit into an answer as long as they have some KiB each; see paging for those that have more."""
@@ -84,6 +89,15 @@ class VerdictReport:
     outcome: Outcome
     reason: str
     reporter: str
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimToken:
+    """Which claim somebody says is his, by a valid RenewClaimRequest or ReleaseClaimRequest."""
+
+    instance: InstanceId
+    gate: str
+    lease: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,6 +167,34 @@ def persons_decision(kind: DecisionKind, request: DecisionRequest) -> PersonsDec
         reason=request.reason,
         gates=tuple(dict.fromkeys(_gate(gate, "gates") for gate in gates)),
     )
+
+
+def new_claim(request: control_pb2.ClaimGateRequest) -> NewClaim:
+    """The claim to make; InvalidRequest names the field."""
+    instance = instance_of(request.name)
+    gate = _gate(request.gate)
+    if request.attempt < 1:
+        raise _wrong("attempt", "is required, and counts from 1: the one to run, as GetInstance gives it")
+    if not request.runner.strip():
+        raise _wrong("runner", "is required: whoever asks why the gate is not free is told this name")
+    return NewClaim(instance, gate, request.attempt, _name("runner", request.runner), _claim_seconds(request))
+
+
+def claim_token(request: control_pb2.RenewClaimRequest | control_pb2.ReleaseClaimRequest) -> ClaimToken:
+    """The claim and its token; InvalidRequest names the field."""
+    match request.name.split("/"):
+        case ["instances", instance, "gates", gate, "claim"]:
+            named = instance_of(f"{INSTANCES}{instance}"), _gate(gate)
+        case _:
+            form = f"'{INSTANCES}{{id}}/gates/{{gate}}/claim', as ClaimGate gives it"
+            raise _wrong("name", f"{_shown(request.name)} is not of the form {form}")
+    try:
+        return ClaimToken(*named, lease_of(InstanceId(request.lease)))
+    except ValueError:
+        words = "is the lease of the claim, in lower-case hexadecimal, as ClaimGate gives it"
+        raise _wrong(
+            "lease", f"{_shown(request.lease)} {words}" if request.lease else f"is required: it {words}"
+        ) from None
 
 
 def new_rollout_hold(request: control_pb2.CreateRolloutHoldRequest, now: datetime) -> NewRolloutHold:
@@ -227,6 +269,20 @@ def _ttl_seconds(hold: control_pb2.RolloutHold, now: datetime) -> int | None:
     if not 0 < seconds <= LONGEST_ROLLOUT_HOLD_SECONDS:
         words = f"must lie in the future, by at most {LONGEST_ROLLOUT_HOLD_SECONDS} s"
         raise _wrong(f"rollout_hold.{field}", words)
+    return seconds
+
+
+def _claim_seconds(request: control_pb2.ClaimGateRequest) -> int:
+    """Whole seconds, rounded up."""
+    bounds = f"must be {SHORTEST_CLAIM_SECONDS} s to {LONGEST_CLAIM_SECONDS} s"
+    if not request.HasField("ttl"):
+        raise _wrong("ttl", f"is required: how long the claim stands without a renewal; it {bounds}")
+    try:
+        seconds = -(-request.ttl.ToTimedelta() // timedelta(seconds=1))
+    except (ValueError, OverflowError):
+        raise _wrong("ttl", "is out of range") from None
+    if not SHORTEST_CLAIM_SECONDS <= seconds <= LONGEST_CLAIM_SECONDS:
+        raise _wrong("ttl", bounds)
     return seconds
 
 

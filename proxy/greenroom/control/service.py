@@ -11,7 +11,7 @@ from typing import Any
 
 import grpc
 
-from greenroom.access.admission import acting_name, limited
+from greenroom.access.admission import acting_name, check_acting, limited
 from greenroom.control import views
 from greenroom.control.announce import Announcer
 from greenroom.control.decisions import Decisions
@@ -21,7 +21,9 @@ from greenroom.control.metrics import Metrics
 from greenroom.control.paging import Place, page_of
 from greenroom.control.policy_in_force import PolicyInForce
 from greenroom.control.requests import (
+    claim_token,
     instance_of,
+    new_claim,
     new_rollout_hold,
     page_size,
     rollout_hold_of,
@@ -33,9 +35,10 @@ from greenroom.core.keyspace import InstanceId
 from greenroom.core.record import Record
 from greenroom.core.rollout_holds import RolloutHold
 from greenroom.core.snapshot import Snapshot
-from greenroom.core.verdicts import Unchanged
+from greenroom.core.verdicts import Effect, Unchanged
 from greenroom.errors import GreenroomError, NotReady, UnknownInstance
 from greenroom.pb.control.v1 import control_pb2
+from greenroom.store.claims import ClaimStore
 from greenroom.store.fenced import DEADLINE_SECONDS, CarriedOut, Clock, carry_out, read_whole_snapshot
 from greenroom.store.follower import Follower
 from greenroom.store.upstream import Upstream, why
@@ -63,6 +66,7 @@ class ControlService:
         self._clock, self._log = clock, log
         self._announcer, self._metrics, self._policy = announcer, metrics, policy
         self._holds = HoldStore(upstream, log=log)
+        self._claims = ClaimStore(upstream, clock=clock, log=log, check=check_acting, on_lost_fence=metrics.fence_lost)
         self._watches = Watches(upstream, follower, metrics)
         self.decisions = Decisions(
             upstream,
@@ -112,7 +116,8 @@ class ControlService:
                 f"no instance {instance}: it never registered through a proxy, or its lease ended", instance=instance
             )
         address = self._mirror.address(instance)
-        return views.read_instance(snapshot, snapshot.record, address, revision=snapshot.record_revision)
+        claims = self._mirror.claims(instance)
+        return views.read_instance(snapshot, snapshot.record, address, revision=snapshot.record_revision, claims=claims)
 
     async def report_verdict(self, request: control_pb2.ReportVerdictRequest) -> control_pb2.ReportVerdictResponse:
         """Stores a verdict and does in the same Txn what follows from it."""
@@ -129,9 +134,30 @@ class ControlService:
         if isinstance(done, CarriedOut):
             self._announcer.verdict_stored(said, done)
         record, instance = await self._afterwards(said.instance, done)
+        withdrawn = isinstance(done, CarriedOut) and done.effect is Effect.WITHDRAWN
         return control_pb2.ReportVerdictResponse(
-            instance=instance, decision=views.decision_of(record), repeated_verdict=not isinstance(done, CarriedOut)
+            instance=instance,
+            decision=control_pb2.DECISION_WITHDRAWN if withdrawn else views.decision_of(record),
+            repeated_verdict=not isinstance(done, CarriedOut),
         )
+
+    async def claim_gate(self, request: control_pb2.ClaimGateRequest) -> control_pb2.Claim:
+        """Lets one runner run an attempt, and nobody else meanwhile."""
+        held = await self._claims.claim(new_claim(request))
+        self._announcer.gate_claimed(held)
+        return views.claim_message(held)
+
+    async def renew_claim(self, request: control_pb2.RenewClaimRequest) -> control_pb2.Claim:
+        """Gives a claim its whole time again."""
+        token = claim_token(request)
+        return views.claim_message(await self._claims.renew(token.instance, token.gate, token.lease))
+
+    async def release_claim(self, request: control_pb2.ReleaseClaimRequest) -> control_pb2.ReleaseClaimResponse:
+        """Ends a claim: its attempt is free again."""
+        token = claim_token(request)
+        held = await self._claims.release(token.instance, token.gate, token.lease)
+        self._announcer.claim_released(held)
+        return control_pb2.ReleaseClaimResponse(claim=views.claim_message(held))
 
     async def create_rollout_hold(self, request: control_pb2.CreateRolloutHoldRequest) -> control_pb2.RolloutHold:
         """Stops releases from its revision on. Lists that are asked for afterwards show what it stops."""
@@ -192,7 +218,8 @@ class ControlService:
         else:
             record, revision = snapshot.record or done.record, snapshot.record_revision
         address = self._mirror.address(instance)
-        return record, views.read_instance(snapshot, record, address, revision=revision)
+        claims = self._mirror.claims(instance)
+        return record, views.read_instance(snapshot, record, address, revision=revision, claims=claims)
 
     def _as_mirrored(self, instance: InstanceId, done: CarriedOut | Unchanged) -> control_pb2.Instance:
         mirrored = self._mirror.instance(instance)
@@ -203,6 +230,7 @@ class ControlService:
             live=mirrored.live_keys if mirrored else done.record.keys,
             rollout_holds=self._mirror.rollout_holds,
             address=self._mirror.address(instance),
+            claims=self._mirror.claims(instance),
         )
 
 

@@ -35,8 +35,8 @@ class Told:
     def shows_the_same(self, other: "Told") -> bool:
         """Whether both messages say the same, as far as revisions can tell."""
         mine, its = self.mirrored, other.mirrored
-        return (mine.revision, mine.held, mine.address, self.holds) == (
-            *(its.revision, its.held, its.address),
+        return (mine.revision, mine.held, mine.address, mine.claims, self.holds) == (
+            *(its.revision, its.held, its.address, its.claims),
             other.holds,
         )
 

@@ -5,9 +5,10 @@ from datetime import UTC, datetime
 
 from google.protobuf.timestamp_pb2 import Timestamp
 
+from greenroom.core.claims import Claim
 from greenroom.core.decide import Condition, conditions
 from greenroom.core.keyspace import InstanceId, Key
-from greenroom.core.policy import Hold
+from greenroom.core.policy import Hold, Phase
 from greenroom.core.record import Gate, GateState, Record, State, Transition
 from greenroom.core.rollout_holds import RolloutHold, matching
 from greenroom.core.selectors import Selector
@@ -15,6 +16,7 @@ from greenroom.core.snapshot import Snapshot
 from greenroom.core.templates import KeyKind
 from greenroom.core.transitions import Outcome
 from greenroom.pb.control.v1 import control_pb2
+from greenroom.store.claims import HeldClaim
 from greenroom.store.mirrored import MirroredInstance
 
 INSTANCES = "instances/"
@@ -39,6 +41,10 @@ GATE_STATES: Mapping[GateState, "control_pb2.GateState.ValueType"] = {
     GateState.ERROR: control_pb2.GATE_STATE_ERROR,
     GateState.OVERRIDDEN: control_pb2.GATE_STATE_OVERRIDDEN,
 }
+PHASES: Mapping[Phase, "control_pb2.GatePhase.ValueType"] = {
+    Phase.PRE_RELEASE: control_pb2.GATE_PHASE_PRE_RELEASE,
+    Phase.CONTINUOUS: control_pb2.GATE_PHASE_CONTINUOUS,
+}
 OUTCOMES: Mapping[int, Outcome] = {
     control_pb2.OUTCOME_PASSED: Outcome.PASSED,
     control_pb2.OUTCOME_FAILED: Outcome.FAILED,
@@ -56,10 +62,18 @@ def mirrored_instance(mirrored: MirroredInstance, rollout_holds: Sequence[Rollou
         live=mirrored.live_keys,
         rollout_holds=rollout_holds,
         address=mirrored.address,
+        claims=mirrored.claims,
     )
 
 
-def read_instance(snapshot: Snapshot, record: Record, address: str | None, *, revision: int) -> control_pb2.Instance:
+def read_instance(
+    snapshot: Snapshot,
+    record: Record,
+    address: str | None,
+    *,
+    revision: int,
+    claims: Mapping[str, Claim] | None = None,
+) -> control_pb2.Instance:
     """An instance with a record that etcd had at `revision`. The snapshot must cover the record's cards."""
     return instance_message(
         snapshot.instance,
@@ -69,6 +83,7 @@ def read_instance(snapshot: Snapshot, record: Record, address: str | None, *, re
         public=_public(snapshot, record),
         rollout_holds=snapshot.rollout_holds,
         address=address,
+        claims=claims,
     )
 
 
@@ -88,10 +103,12 @@ def instance_message(
     public: Collection[Key] | None = None,
     rollout_holds: Sequence[RolloutHold],
     address: str | None,
+    claims: Mapping[str, Claim] | None = None,
 ) -> control_pb2.Instance:
     """One instance. `live` are its keys that exist, held or public.
 
-    `public` are those of them that everybody sees; None: not looked at, so what the record says counts.
+    `public` are those of them that everybody sees; None: not looked at, so what the record says counts. `claims` are
+    those in force, by their gates' names.
     """
     if public is None:
         public = live if record.publishes_at_once else ()
@@ -111,13 +128,24 @@ def instance_message(
         address=address or "",
         generation=record.generation,
         gated_keys=[control_pb2.GatedKey(key=key, live=key in live, public=key in public) for key in record.keys],
-        gates=[_gate(name, gate) for name, gate in sorted(record.gates.items())],
+        gates=[_gate(name, gate, (claims or {}).get(name)) for name, gate in sorted(record.gates.items())],
         conditions=[_condition(condition) for condition in said],
         transitions=[_transition(line) for line in record.transitions],
         first_held_time=timestamp(record.first_held),
         release_time=timestamp(record.released),
         record_revision=revision,
         rollout_holds=[hold.hold_id for hold in matching(rollout_holds, record)],
+    )
+
+
+def claim_message(held: HeldClaim) -> control_pb2.Claim:
+    """One claim, for whom it belongs to: its lease is its token."""
+    return control_pb2.Claim(
+        name=f"{INSTANCES}{held.instance}/gates/{held.gate}/claim",
+        lease=f"{held.lease:x}",
+        attempt=held.claim.attempt,
+        runner=held.claim.runner,
+        expire_time=timestamp(held.claim.expires),
     )
 
 
@@ -182,7 +210,7 @@ def _reason(record: Record) -> str:
     return f"{last.event}: {last.reason}" if last.reason else last.event
 
 
-def _gate(name: str, gate: Gate) -> control_pb2.GateStatus:
+def _gate(name: str, gate: Gate, claim: Claim | None) -> control_pb2.GateStatus:
     return control_pb2.GateStatus(
         gate=name,
         state=GATE_STATES[gate.state],
@@ -191,8 +219,20 @@ def _gate(name: str, gate: Gate) -> control_pb2.GateStatus:
         reporter=gate.reporter,
         opened_time=timestamp(gate.started),
         decided_time=timestamp(gate.decided),
-        deadline_time=timestamp(gate.deadline),
+        deadline_time=None if gate.must_be_renewed else timestamp(gate.deadline),
+        phase=PHASES[gate.phase],
+        renew_by_time=timestamp(gate.deadline) if gate.must_be_renewed else None,
+        failures=gate.failures,
+        inconclusives=gate.inconclusives,
+        claim=_claim(gate, claim),
     )
+
+
+def _claim(gate: Gate, claim: Claim | None) -> control_pb2.GateClaim | None:
+    """One on an attempt that is over says nothing of this one."""
+    if claim is None or claim.attempt != gate.attempt:
+        return None
+    return control_pb2.GateClaim(runner=claim.runner, expire_time=timestamp(claim.expires))
 
 
 def _condition(condition: Condition) -> control_pb2.Condition:

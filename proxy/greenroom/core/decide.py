@@ -1,13 +1,15 @@
 """What should happen to an instance now, and why not yet: one pure answer for the reconciler, lists and people."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
 
 from greenroom.core.keyspace import Key
-from greenroom.core.record import Gate, Record, State
+from greenroom.core.policy import Phase
+from greenroom.core.record import Gate, GateState, Record, State
 from greenroom.core.rollout_holds import RolloutHold, matching
+from greenroom.core.transitions import ITSELF
 
 DEADLINE_GRACE_SECONDS = 60.0
 """Reporters may have been waiting for this proxy, or for etcd, to come back: their verdicts get so long to arrive."""
@@ -51,13 +53,35 @@ class Reject:
 
 
 @dataclass(frozen=True, slots=True)
+class Lapse:
+    """The pass of this continuous gate was not renewed: it must pass again before a release."""
+
+    gate: str
+
+
+@dataclass(frozen=True, slots=True)
+class Withdraw:
+    """Take it out of service: this continuous gate failed, or was not renewed."""
+
+    gate: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class GiveUp:
+    """So many claims of this gate's attempt ended without a verdict that no runner is to try it again."""
+
+    gate: str
+
+
+@dataclass(frozen=True, slots=True)
 class Wait:
     """Nothing to do before `until` (None: before something changes)."""
 
     until: datetime | None = None
 
 
-Decision = Release | Reject | Wait
+Decision = Release | Reject | Lapse | Withdraw | GiveUp | Wait
 
 
 def decide(
@@ -67,18 +91,21 @@ def decide(
     rollout_holds: Sequence[RolloutHold],
     now: datetime,
     no_rejection_before: datetime | None = None,
+    claimed: Collection[str] | None = None,
 ) -> Decision:
     """What to do with an instance at `now`.
 
     `live_cards` is how many cards (instance records not counted) wait for publication, or with hold `health` are
-    public. Deadlines are not held against anyone before `no_rejection_before`.
+    public. Deadlines are not held against anyone before `no_rejection_before`. `claimed` are the gates whose attempt a
+    runner has claimed at the moment; None: that is not known here.
     """
     if record.state is State.RELEASED:
-        return Wait()
-    if is_ready(record, live_cards=live_cards) and not matching(rollout_holds, record):
+        return _failed_pass(record) or _by_deadline(record, now, no_rejection_before)
+    has_lapsed = any(gate.has_lapsed(now) for gate in record.gates.values())
+    if is_ready(record, live_cards=live_cards) and not has_lapsed and not matching(rollout_holds, record):
         return Release()
-    if record.state is not State.HELD:
-        return Wait()
+    if claimed is not None and (worn_out := _worn_out(record, claimed)):
+        return GiveUp(worn_out)
     return _by_deadline(record, now, no_rejection_before)
 
 
@@ -90,13 +117,46 @@ def is_ready(record: Record, *, live_cards: int) -> bool:
     return live_cards > 0 and bool(record.gates) and all(gate.state.is_through for gate in record.gates.values())
 
 
+def _failed_pass(record: Record) -> Withdraw | None:
+    """What a released instance was to be withdrawn for at once."""
+    failed = (
+        Withdraw(name, f"gate {name} failed: {gate.reason}" if gate.reason else f"gate {name} failed")
+        for name, gate in record.gates.items()
+        if gate.phase is Phase.CONTINUOUS and gate.state is GateState.FAILED
+    )
+    return next(failed, None)
+
+
 def _by_deadline(record: Record, now: datetime, no_rejection_before: datetime | None) -> Decision:
-    waiting = {name: gate for name, gate in record.gates.items() if gate.state.is_open}
+    waiting = [(gate.deadline, name) for name, gate in record.gates.items() if _at_deadline(record, name, gate)]
     if not waiting:
         return Wait()
-    name, gate = min(waiting.items(), key=lambda item: item[1].deadline)
-    due = max(gate.deadline, no_rejection_before or gate.deadline)
-    return Reject(name) if due <= now else Wait(due)
+    deadline, name = min(waiting, key=lambda item: item[0])
+    due = max(deadline, no_rejection_before or deadline)
+    decision = _at_deadline(record, name, record.gates[name])
+    return decision if due <= now and decision else Wait(due)
+
+
+def _at_deadline(record: Record, name: str, gate: Gate) -> Decision | None:
+    """What a gate's deadline leads to when it comes; None where nobody waits for it."""
+    if gate.must_be_renewed:
+        if record.state is State.RELEASED:
+            return Withdraw(name, f"gate {name} was not renewed within {gate.ttl_seconds:g} s")
+        return Lapse(name) if record.state in (State.HELD, State.WITHDRAWN) else None
+    return Reject(name) if record.state is State.HELD and gate.state.is_open else None
+
+
+def _worn_out(record: Record, claimed: Collection[str]) -> str | None:
+    """The first gate that waits for a runner in vain, and does not say so yet."""
+    if record.state is State.REJECTED:
+        return None
+    waiting = ((name, gate) for name, gate in record.gates.items() if gate.state.is_open and gate.is_worn_out)
+    silent = (name for name, gate in waiting if name not in claimed and not _was_given_up(gate))
+    return next(silent, None)
+
+
+def _was_given_up(gate: Gate) -> bool:
+    return gate.state is GateState.ERROR and gate.reporter == ITSELF
 
 
 def grace_end(since: datetime) -> datetime:
@@ -161,7 +221,8 @@ def _waits_for(name: str, gate: Gate) -> str:
     if _failed(gate):
         return f"{name} failed: {gate.reason}" if gate.reason else f"{name} failed"
     last = f", last {gate.state.lower()}: {gate.reason}" if gate.state != "PENDING" else ""
-    return f"{name} until {gate.deadline:%Y-%m-%d %H:%M:%S} UTC (attempt {gate.attempt}{last})"
+    failed = f" after {gate.failures} that failed" if gate.failures else ""
+    return f"{name} until {gate.deadline:%Y-%m-%d %H:%M:%S} UTC (attempt {gate.attempt}{failed}{last})"
 
 
 def _not_on_hold(record: Record, rollout_holds: Sequence[RolloutHold]) -> Condition:

@@ -10,10 +10,11 @@ from datetime import datetime
 from enum import StrEnum
 from typing import assert_never
 
+from greenroom.core.events import Event
 from greenroom.core.keyspace import InstanceId
 from greenroom.core.record import Record, State
 from greenroom.core.snapshot import Snapshot
-from greenroom.core.transitions import Event, lease_revoked, overridden, rejected, retried
+from greenroom.core.transitions import lease_revoked, overridden, rejected, retried
 from greenroom.core.verdicts import Plan, Planner, drop, edit, note, withdrawal
 from greenroom.errors import WrongState
 

@@ -49,8 +49,8 @@ CARD_BYTES = 100
 """What a card takes in a release beside its value and its key, which is compared and written: a shadow's prefix, a
 lease, revisions.
 """
-GATE_GROWTH_BYTES = SPELLED_BYTES * (MAX_REASON_BYTES + MAX_ACTOR_BYTES) + 64
-"""What a gate in the record can still grow by: a reason, a reporter, and when it was decided."""
+GATE_GROWTH_BYTES = SPELLED_BYTES * (MAX_REASON_BYTES + MAX_ACTOR_BYTES) + 128
+"""What a gate in the record can still grow by: a reason, a reporter, when it was decided, and what is counted."""
 TRAIL_BYTES = MAX_TRANSITIONS * MAX_LINE_BYTES
 """The whole audit trail at its longest: what it has now makes room for longer lines."""
 

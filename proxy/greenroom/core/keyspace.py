@@ -18,6 +18,7 @@ ROOT = b"\x01greenroom/"
 RECORDS = ROOT + b"instances/"
 SHADOWS = ROOT + b"held/"
 ROLLOUT_HOLDS = ROOT + b"rollout-holds/"
+CLAIMS = ROOT + b"claims/"
 BUDGET = Key(ROOT + b"budget")
 TEMPLATES_DIGEST = Key(ROOT + b"templates")
 
@@ -66,6 +67,24 @@ def held_key(shadow: bytes) -> Key | None:
 def rollout_hold_key(hold_id: str) -> Key:
     """Where a rollout hold lies."""
     return Key(ROLLOUT_HOLDS + hold_id.encode())
+
+
+def claim_prefix(gate: str) -> Key:
+    """The start of all claims of a gate; gates' names hold no slash, so no gate's prefix begins another's."""
+    return Key(CLAIMS + gate.encode() + b"/")
+
+
+def claim_key(instance: InstanceId, gate: str) -> Key:
+    """Where the claim of one gate of an instance lies. By the gate first, since its claims are counted."""
+    return Key(claim_prefix(gate) + instance.encode())
+
+
+def claimed_gate(key: bytes) -> tuple[InstanceId, str] | None:
+    """Whose gate, and which, a claim is about; None for a key that is no claim."""
+    if not key.startswith(CLAIMS):
+        return None
+    gate, slash, instance = key[len(CLAIMS) :].decode("utf-8", "replace").partition("/")
+    return (InstanceId(instance), gate) if slash else None
 
 
 def prefix_end(prefix: bytes) -> bytes:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Annotated, Literal, Self
+from typing import Annotated, Literal, Self, TypeVar
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
@@ -21,9 +21,18 @@ from greenroom.core.templates import (
     dynamo_gated_keys,
 )
 
+NumberT = TypeVar("NumberT", int, float)
+
 RESERVED_GATE_NAMES = frozenset({"publish"})
 LARGEST_TIMEOUT_SECONDS = 30 * 24 * 3600
 """A month: longer is a typing error, and a deadline that far off is no deadline."""
+
+LARGEST_LIMIT = 100
+"""Of verdicts that are forgiven or counted, and of claims: more is a typing error."""
+SHORTEST_TTL_SECONDS = 5
+"""A pass that ends sooner would end while etcd elects a leader."""
+LARGEST_CONCURRENCY = 100_000
+"""More runners at once than any fleet has: to bound nothing, leave the limit out."""
 
 GATE_NAME = re.compile(r"[a-z0-9](?:[a-z0-9_-]{0,61}[a-z0-9])?")
 NO_GATE_NAME = "is not a DNS label (lower-case letters, digits, '-' or '_', at most 63)"
@@ -46,6 +55,13 @@ class Hold(StrEnum):
         return max(self, other, key=lambda hold: hold._strength)
 
 
+class Phase(StrEnum):
+    """When a gate's pass counts: until the release, or only for so long."""
+
+    PRE_RELEASE = "pre-release"
+    CONTINUOUS = "continuous"
+
+
 def check_gate_name(name: str) -> str:
     """The name itself; ValueError for one that is no DNS label (`_` may stand for `-`) or is reserved."""
     if not GATE_NAME.fullmatch(name):
@@ -63,13 +79,44 @@ class _Strict(BaseModel):
 
 
 class GatePolicy(_Strict):
-    """One gate of a rule. `timeout_seconds` counts from the opening of each attempt."""
+    """One gate of a rule. `timeout_seconds` counts from the opening of each attempt.
+
+    `failure_limit`: failed verdicts that are forgiven, each of which opens the next attempt. `inconclusive_limit`:
+    inconclusive verdicts that an attempt may have (None: any number); one more fails it. `max_concurrent`: claims of
+    this gate that may be in force at once, over all instances and runners (None: any number). `claim_limit`: claims of
+    an attempt that may end without a verdict; then it can be claimed no more. A `continuous` gate passes for
+    `ttl_seconds`, then it has to pass again: one that fails, or is not renewed, has its released instance withdrawn.
+    """
 
     timeout_seconds: float = Field(gt=0, le=LARGEST_TIMEOUT_SECONDS, allow_inf_nan=False)
+    failure_limit: int = Field(default=0, ge=0, le=LARGEST_LIMIT, strict=True)
+    inconclusive_limit: int | None = Field(default=None, ge=0, le=LARGEST_LIMIT, strict=True)
+    max_concurrent: int | None = Field(default=None, ge=1, le=LARGEST_CONCURRENCY, strict=True)
+    claim_limit: int = Field(default=3, ge=1, le=LARGEST_LIMIT, strict=True)
+    phase: Phase = Phase.PRE_RELEASE
+    ttl_seconds: float | None = Field(
+        default=None, ge=SHORTEST_TTL_SECONDS, le=LARGEST_TIMEOUT_SECONDS, allow_inf_nan=False
+    )
+
+    @model_validator(mode="after")
+    def _continuous_gates_have_a_ttl(self) -> Self:
+        if self.phase is Phase.CONTINUOUS and self.ttl_seconds is None:
+            raise ValueError("a gate of phase 'continuous' needs ttl_seconds: how long a pass holds, as 5m")
+        if self.phase is Phase.PRE_RELEASE and self.ttl_seconds is not None:
+            raise ValueError("ttl_seconds is for gates of phase 'continuous': before a release a pass holds for good")
+        return self
 
     def joined(self, other: "GatePolicy") -> "GatePolicy":
-        """What two rules ask of one gate: the longer time, since neither's check may be cut short."""
-        return self if self.timeout_seconds >= other.timeout_seconds else other
+        """What two rules ask of one gate: the longer time, so that no check is cut short; else the stricter."""
+        return GatePolicy(
+            timeout_seconds=max(self.timeout_seconds, other.timeout_seconds),
+            failure_limit=min(self.failure_limit, other.failure_limit),
+            inconclusive_limit=_lower(self.inconclusive_limit, other.inconclusive_limit),
+            max_concurrent=_lower(self.max_concurrent, other.max_concurrent),
+            claim_limit=min(self.claim_limit, other.claim_limit),
+            phase=max(self.phase, other.phase, key=list(Phase).index),
+            ttl_seconds=_lower(self.ttl_seconds, other.ttl_seconds),
+        )
 
 
 class Rule(_Strict):
@@ -190,6 +237,12 @@ class Policy(_Strict):
         """A hash of the policy's meaning: replicas whose digests differ are warned of."""
         meaning = json.dumps(self.model_dump(mode="json", exclude_defaults=True), sort_keys=True)
         return hashlib.sha256(meaning.encode()).hexdigest()
+
+
+def _lower(one: NumberT | None, other: NumberT | None) -> NumberT | None:
+    """The lower of two limits; None is none."""
+    given = [limit for limit in (one, other) if limit is not None]
+    return min(given, default=None)
 
 
 def gates_for_everything(timeouts_seconds: Mapping[str, float]) -> Policy:

@@ -15,7 +15,7 @@ from pydantic_core import to_json
 
 from greenroom.core.cards import Attributes
 from greenroom.core.keyspace import Key
-from greenroom.core.policy import Hold
+from greenroom.core.policy import Hold, Phase
 from greenroom.core.templates import KeyKind
 from greenroom.errors import UnreadableRecord
 
@@ -79,16 +79,48 @@ class Stored(BaseModel):
 
 
 class Gate(Stored):
-    """One gate of one instance. `started` is the opening of the attempt, `deadline` its latest end."""
+    """One gate of one instance. `started` is the opening of the attempt, `deadline` its latest end.
+
+    Of a continuous gate that passed, `deadline` is when it must have passed again.
+
+    The settings are those of GatePolicy, as its rules had them. `failures` counts the failed attempts since the last
+    pass or fresh start, `inconclusives` the verdicts of that kind on this attempt where they are limited; `forgiven` is
+    the last failed attempt that another followed by itself, 0 for none. `claims` counts those made since the last
+    verdict.
+    """
 
     state: GateState = GateState.PENDING
     attempt: int = Field(default=1, ge=1)
     timeout_seconds: float
+    failure_limit: int = Field(default=0, ge=0)
+    inconclusive_limit: int | None = Field(default=None, ge=0)
+    max_concurrent: int | None = Field(default=None, ge=1)
+    claim_limit: int = Field(default=3, ge=1)
+    phase: Phase = Phase.PRE_RELEASE
+    ttl_seconds: float | None = None
+    failures: int = Field(default=0, ge=0)
+    inconclusives: int = Field(default=0, ge=0)
+    forgiven: int = Field(default=0, ge=0)
+    claims: int = Field(default=0, ge=0)
     started: Moment
     deadline: Moment
     decided: Moment | None = None
     reason: str = ""
     reporter: str = ""
+
+    @property
+    def must_be_renewed(self) -> bool:
+        """Whether it has passed, and only for as long as its deadline says."""
+        return self.phase is Phase.CONTINUOUS and self.state is GateState.PASSED
+
+    def has_lapsed(self, now: datetime) -> bool:
+        """Whether its pass was not renewed in time."""
+        return self.must_be_renewed and self.deadline <= now
+
+    @property
+    def is_worn_out(self) -> bool:
+        """Whether no runner may claim the attempt again: too many went away without a verdict."""
+        return self.claims >= self.claim_limit
 
 
 class GatedEntry(Stored):

@@ -1,4 +1,4 @@
-"""The life of an instance: every (state, event) pair and where it leads, and the functions that go there.
+"""The life of an instance: the functions that go where the table of `events` leads.
 
 The rules:
 
@@ -7,19 +7,29 @@ The rules:
 * What a person kept out, by a rejection or a withdrawal, no gate brings back: only a person's retry or override does.
 * A reporter looked at the cards of one moment. When a card comes or changes, whatever passed must be checked again, so
   each gate that has not failed gets another attempt. Their numbers only rise, until the lease ends with the record.
-* The first `passed` or `failed` decides an attempt. `inconclusive` and `error` are noted, and decide nothing.
+* The first `passed` or `failed` decides an attempt. `inconclusive` and `error` are noted, and decide nothing. A failed
+  attempt that is forgiven (see `attempts`) is no failed gate: the next one is open.
 * An instance record is not checked by itself: it brings the gates that only its own rules ask for, no new attempts.
 * An event that the table refuses raises, and the record is as it was.
 
 The lease's end is not in the table: etcd removes the record itself.
 """
 
-from collections.abc import Mapping
-from datetime import datetime, timedelta
+from datetime import datetime
 from enum import StrEnum
-from typing import Literal
 
-from greenroom.core.policy import GatePolicy, Hold, Requirements
+from greenroom.core.attempts import (
+    after_failure,
+    after_verdict,
+    first_attempt,
+    is_renewal,
+    next_attempt,
+    stale_attempt,
+    still_passed,
+    was_forgiven,
+)
+from greenroom.core.events import REFUSED, SETTLE, TABLE, Event, Settle
+from greenroom.core.policy import Hold, Requirements
 from greenroom.core.record import (
     ALREADY_PUBLIC,
     Gate,
@@ -31,92 +41,12 @@ from greenroom.core.record import (
     bounded_reason,
 )
 from greenroom.core.templates import KeyKind
-from greenroom.errors import StaleAttempt, UnknownGate, VerdictAlreadyGiven, WrongState
+from greenroom.errors import UnknownGate, VerdictAlreadyGiven, WrongState
 
 ITSELF = "greenroom"
 """The actor of what no person and no reporter decided."""
 MAX_EVENT_CHARACTERS = 200
 """In the trail, whose lines are bounded. Names of gates are as long as DNS labels, and any number can be retried."""
-
-
-class Event(StrEnum):
-    """What can happen to an instance that has a record."""
-
-    CARD_ADDED = "card added"
-    CARD_CHANGED = "card changed"
-    GATE_PASSED = "gate passed"
-    GATE_FAILED = "gate failed"
-    GATE_UNDECIDED = "gate undecided"
-    DEADLINE_PASSED = "deadline passed"
-    RELEASE = "release"
-    OVERRIDE = "override"
-    RETRY = "retry"
-    REJECT = "reject"
-    WITHDRAW = "withdraw"
-    DROP = "drop"
-    REVOKE_LEASE = "revoke lease"
-
-
-Refused = Literal["refused"]
-Settle = Literal["settle"]
-REFUSED: Refused = "refused"
-SETTLE: Settle = "settle"
-
-_H, _L, _J, _W = State.HELD, State.RELEASED, State.REJECTED, State.WITHDRAWN
-TABLE: Mapping[tuple[State, Event], State | Refused | Settle] = {
-    (_H, Event.CARD_ADDED): _H,
-    (_H, Event.CARD_CHANGED): _H,
-    (_H, Event.GATE_PASSED): SETTLE,
-    (_H, Event.GATE_FAILED): _J,
-    (_H, Event.GATE_UNDECIDED): _H,
-    (_H, Event.DEADLINE_PASSED): _J,
-    (_H, Event.RELEASE): _L,
-    (_H, Event.OVERRIDE): SETTLE,
-    (_H, Event.RETRY): SETTLE,
-    (_H, Event.REJECT): _J,
-    (_H, Event.WITHDRAW): REFUSED,
-    (_H, Event.DROP): _H,
-    (_H, Event.REVOKE_LEASE): _H,
-    (_L, Event.CARD_ADDED): _L,
-    (_L, Event.CARD_CHANGED): _L,
-    (_L, Event.GATE_PASSED): REFUSED,
-    (_L, Event.GATE_FAILED): REFUSED,
-    (_L, Event.GATE_UNDECIDED): REFUSED,
-    (_L, Event.DEADLINE_PASSED): REFUSED,
-    (_L, Event.RELEASE): REFUSED,
-    (_L, Event.OVERRIDE): REFUSED,
-    (_L, Event.RETRY): REFUSED,
-    (_L, Event.REJECT): REFUSED,
-    (_L, Event.WITHDRAW): _W,
-    (_L, Event.DROP): REFUSED,
-    (_L, Event.REVOKE_LEASE): _L,
-    (_J, Event.CARD_ADDED): _J,
-    (_J, Event.CARD_CHANGED): _J,
-    (_J, Event.GATE_PASSED): SETTLE,
-    (_J, Event.GATE_FAILED): _J,
-    (_J, Event.GATE_UNDECIDED): _J,
-    (_J, Event.DEADLINE_PASSED): REFUSED,
-    (_J, Event.RELEASE): REFUSED,
-    (_J, Event.OVERRIDE): SETTLE,
-    (_J, Event.RETRY): SETTLE,
-    (_J, Event.REJECT): _J,
-    (_J, Event.WITHDRAW): REFUSED,
-    (_J, Event.DROP): _J,
-    (_J, Event.REVOKE_LEASE): _J,
-    (_W, Event.CARD_ADDED): _W,
-    (_W, Event.CARD_CHANGED): _W,
-    (_W, Event.GATE_PASSED): _W,
-    (_W, Event.GATE_FAILED): _J,
-    (_W, Event.GATE_UNDECIDED): _W,
-    (_W, Event.DEADLINE_PASSED): REFUSED,
-    (_W, Event.RELEASE): _L,
-    (_W, Event.OVERRIDE): SETTLE,
-    (_W, Event.RETRY): _W,
-    (_W, Event.REJECT): _J,
-    (_W, Event.WITHDRAW): REFUSED,
-    (_W, Event.DROP): _W,
-    (_W, Event.REVOKE_LEASE): _W,
-}
 
 
 class Outcome(StrEnum):
@@ -132,17 +62,11 @@ class Outcome(StrEnum):
         """The gate's state after this verdict."""
         return GateState(self.value.upper())
 
-    @property
-    def event(self) -> Event:
-        """What it means for the instance."""
-        decided = {Outcome.PASSED: Event.GATE_PASSED, Outcome.FAILED: Event.GATE_FAILED}
-        return decided.get(self, Event.GATE_UNDECIDED)
-
 
 def opened(entry: GatedEntry, needs: Requirements, now: datetime, public: tuple[GatedEntry, ...] = ()) -> Record:
     """The record of an instance that registers its first gated key; `public`: those that it has outside already."""
     line = Transition(time=now, actor=ITSELF, event="opened", to_state=State.HELD, reason=entry.key)
-    gates = {name: _first_attempt(gate, now) for name, gate in needs.gates.items()}
+    gates = {name: first_attempt(gate, now) for name, gate in needs.gates.items()}
     return Record(
         state=State.HELD, hold=needs.hold, cards=(*public, entry), gates=gates, first_held=now, transitions=(line,)
     )
@@ -152,7 +76,7 @@ def opened_as_public(entries: tuple[GatedEntry, ...], needs: Requirements, now: 
     """The record of an instance that served before it was first seen: its gates count as overridden."""
     line = Transition(time=now, actor=ITSELF, event="opened", to_state=State.RELEASED, reason=ALREADY_PUBLIC)
     gates = {
-        name: _first_attempt(gate, now).model_copy(
+        name: first_attempt(gate, now).model_copy(
             update={"state": GateState.OVERRIDDEN, "decided": now, "reporter": ITSELF, "reason": ALREADY_PUBLIC}
         )
         for name, gate in needs.gates.items()
@@ -193,30 +117,22 @@ def with_verdict(
     """The record after a verdict; the record itself for one that says what the last one said."""
     gate = gate_of(record, gate_name)
     if attempt != gate.attempt:
-        raise StaleAttempt(
-            f"gate {gate_name!r} is at attempt {gate.attempt}, the verdict is for attempt {attempt}: "
-            "check the instance as it is now, and report for its current attempt",
-            gate=gate_name,
-            current_attempt=str(gate.attempt),
-        )
-    if not gate.state.is_open:
+        return _for_another_attempt(record, gate_name, gate, attempt, outcome)
+    renews = gate.must_be_renewed and outcome in (Outcome.PASSED, Outcome.FAILED)
+    if not gate.state.is_open and not renews:
         return _repeated(record, gate_name, gate, outcome)
-    goal = _goal(record, outcome.event)
-    decided = gate.model_copy(
-        update={
-            "state": outcome.gate_state,
-            "reason": bounded_reason(reason),
-            "reporter": reporter,
-            "decided": None if outcome.gate_state.is_open else now,
-        }
-    )
-    if decided == gate:
+    judged = after_verdict(gate, outcome.gate_state, reason=reason, reporter=reporter, now=now)
+    goal = _goal(record, _event(gate, judged))
+    if gate.must_be_renewed and judged.attempt != gate.attempt and record.state is State.RELEASED:
+        judged = still_passed(gate, judged)
+    if judged is gate:
         return record
-    after = _with_gate(record, gate_name, decided)
-    if decided.state is gate.state:
-        # Undecided as before: reporters try again for as long as they may, and would fill the whole trail.
+    after = with_gate(record, gate_name, judged)
+    if judged.attempt == gate.attempt and judged.state is gate.state:
+        # Undecided or passed as before: reporters say so for as long as they may, and would fill the whole trail.
         return after
-    return _moved(after, goal, now, reporter, f"{gate_name} {outcome}", reason)
+    why = reason if judged.attempt != gate.attempt else judged.reason
+    return _moved(after, goal, now, reporter, f"{gate_name} {_word(gate, judged)}", why)
 
 
 def deadline_passed(record: Record, gate_name: str, now: datetime) -> Record:
@@ -228,7 +144,7 @@ def deadline_passed(record: Record, gate_name: str, now: datetime) -> Record:
     last = f"; last: {gate.state.lower()}: {gate.reason}" if gate.state is not GateState.PENDING else ""
     reason = bounded_reason(f"no verdict within {gate.timeout_seconds:g} s{last}")
     failed = gate.model_copy(update={"state": GateState.FAILED, "reason": reason, "reporter": ITSELF, "decided": now})
-    return _moved(_with_gate(record, gate_name, failed), goal, now, ITSELF, f"{gate_name} deadline passed", reason)
+    return _moved(with_gate(record, gate_name, failed), goal, now, ITSELF, f"{gate_name} deadline passed", reason)
 
 
 def released(record: Record, now: datetime, actor: str = ITSELF) -> Record:
@@ -243,7 +159,7 @@ def overridden(record: Record, actor: str, reason: str, now: datetime) -> Record
     goal = _goal(record, Event.OVERRIDE)
     words = {"state": GateState.OVERRIDDEN, "reason": bounded_reason(reason), "reporter": actor, "decided": now}
     gates = {
-        name: gate if gate.state.is_through else gate.model_copy(update=words) for name, gate in record.gates.items()
+        name: gate.model_copy(update=words) if _is_missing(gate, now) else gate for name, gate in record.gates.items()
     }
     settled = record.model_copy(update={"gates": gates, "withdrawn_by": "", "rejected_by": ""})
     return _moved(settled, goal, now, actor, "override", reason)
@@ -252,11 +168,11 @@ def overridden(record: Record, actor: str, reason: str, now: datetime) -> Record
 def retried(record: Record, gate_names: tuple[str, ...], actor: str, reason: str, now: datetime) -> Record:
     """A new attempt of the named gates, or with none named of every gate that is not through."""
     goal = _goal(record, Event.RETRY)
-    asked = gate_names or tuple(name for name, gate in record.gates.items() if not gate.state.is_through)
+    asked = gate_names or tuple(name for name, gate in record.gates.items() if _is_missing(gate, now))
     names = tuple(dict.fromkeys((*asked, *_overslept(record, now))))
     gates = dict(record.gates)
     for name in names:
-        gates[name] = _next_attempt(gate_of(record, name), now)
+        gates[name] = next_attempt(gate_of(record, name), now)
     again = record.model_copy(update={"gates": gates, "withdrawn_by": "", "rejected_by": ""})
     event = " ".join((Event.RETRY, *names))
     told = event if len(event) <= MAX_EVENT_CHARACTERS else f"{Event.RETRY} {len(names)} gates"
@@ -275,7 +191,10 @@ def withdrawn(record: Record, actor: str, reason: str, now: datetime, *, by_pers
     """The record as the withdrawing Txn writes it: nothing that passed counts any more."""
     goal = _goal(record, Event.WITHDRAW)
     assert isinstance(goal, State)
-    gates = {name: _next_attempt(gate, now) for name, gate in record.gates.items()}
+    gates = {
+        name: (after_failure if gate.state is GateState.FAILED else next_attempt)(gate, now)
+        for name, gate in record.gates.items()
+    }
     # Whatever opened it as released is over: from here on its gates decide.
     taken = record.model_copy(update={"gates": gates, "reason": "", "withdrawn_by": actor if by_person else ""})
     return taken.with_transition(now, actor, "withdraw", goal, reason)
@@ -294,12 +213,24 @@ def lease_revoked(record: Record, actor: str, reason: str, now: datetime) -> Rec
     return _moved(record, goal, now, actor, Event.REVOKE_LEASE, reason)
 
 
+def by_itself(
+    record: Record, event: Event, gate_name: str, gate: Gate, now: datetime, *, what: str, reason: str
+) -> Record:
+    """The record after something happened to one gate that nobody did; `what` is the trail's word for it."""
+    return _moved(with_gate(record, gate_name, gate), _goal(record, event), now, ITSELF, f"{gate_name} {what}", reason)
+
+
 def gate_of(record: Record, name: str) -> Gate:
     """The gate of that name; UnknownGate names those that there are."""
     if name not in record.gates:
         known = ", ".join(sorted(record.gates)) or "none"
         raise UnknownGate(f"the instance has no gate {name!r}; its gates are: {known}", gate=name)
     return record.gates[name]
+
+
+def with_gate(record: Record, name: str, gate: Gate) -> Record:
+    """The record with another value of one gate, in whatever state."""
+    return record.model_copy(update={"gates": {**record.gates, name: gate}})
 
 
 def _goal(record: Record, event: Event) -> State | Settle:
@@ -327,19 +258,48 @@ def _overslept(record: Record, now: datetime) -> tuple[str, ...]:
     return tuple(name for name, gate in record.gates.items() if gate.state.is_open and gate.deadline <= now)
 
 
+def _is_missing(gate: Gate, now: datetime) -> bool:
+    """Whether a release would wait for it."""
+    return not gate.state.is_through or gate.has_lapsed(now)
+
+
+def _event(before: Gate, after: Gate) -> Event:
+    """What a verdict on one gate means for the instance."""
+    if after.attempt != before.attempt:
+        return Event.ATTEMPT_FAILED
+    if before.must_be_renewed:
+        return Event.PASS_RENEWED if is_renewal(before, after) else Event.PASS_FAILED
+    decided = {GateState.PASSED: Event.GATE_PASSED, GateState.FAILED: Event.GATE_FAILED}
+    return decided.get(after.state, Event.GATE_UNDECIDED)
+
+
+def _word(before: Gate, after: Gate) -> str:
+    """How the trail tells it."""
+    return f"attempt {before.attempt} failed" if after.attempt != before.attempt else after.state.lower()
+
+
+def _for_another_attempt(record: Record, name: str, gate: Gate, attempt: int, outcome: Outcome) -> Record:
+    if was_forgiven(gate, attempt, outcome.gate_state):
+        return record
+    raise stale_attempt(name, gate, f"the verdict is for attempt {attempt}")
+
+
 def _repeated(record: Record, name: str, gate: Gate, outcome: Outcome) -> Record:
     if gate.state is outcome.gate_state:
         return record
+    if gate.must_be_renewed:
+        raise VerdictAlreadyGiven(
+            f"gate {name!r} has passed until {gate.deadline:%Y-%m-%d %H:%M:%S} UTC, and {outcome} says nothing of "
+            "that: report passed to renew it, or failed",
+            gate=name,
+            decided=gate.state.lower(),
+        )
     raise VerdictAlreadyGiven(
         f"attempt {gate.attempt} of gate {name!r} was decided as {gate.state.lower()} by {gate.reporter or 'unknown'}; "
         f"{outcome} comes too late: only a new attempt can be decided otherwise",
         gate=name,
         decided=gate.state.lower(),
     )
-
-
-def _with_gate(record: Record, name: str, gate: Gate) -> Record:
-    return record.model_copy(update={"gates": {**record.gates, name: gate}})
 
 
 def _checked_anew(record: Record, entry: GatedEntry, needs: Requirements | None, event: Event, now: datetime) -> Record:
@@ -351,7 +311,7 @@ def _checked_anew(record: Record, entry: GatedEntry, needs: Requirements | None,
     checked = entry.kind is KeyKind.CARD
     gates = {name: _again(gate, now) if checked else gate for name, gate in record.gates.items()}
     for name, gate in (needs.gates if needs else {}).items():
-        gates.setdefault(name, _first_attempt(gate, now))
+        gates.setdefault(name, first_attempt(gate, now))
     if gates == record.gates and not checked:
         return kept
     anew = kept.model_copy(update={"gates": gates, "generation": record.generation + checked})
@@ -360,7 +320,7 @@ def _checked_anew(record: Record, entry: GatedEntry, needs: Requirements | None,
 
 def _again(gate: Gate, now: datetime) -> Gate:
     """Another attempt, unless it has failed: that is for a person to retry."""
-    return gate if gate.state is GateState.FAILED else _next_attempt(gate, now)
+    return gate if gate.state is GateState.FAILED else next_attempt(gate, now)
 
 
 def _hold_with(record: Record, needs: Requirements | None) -> Hold:
@@ -368,22 +328,3 @@ def _hold_with(record: Record, needs: Requirements | None) -> Hold:
     if needs is None or record.hold is Hold.HEALTH:
         return record.hold
     return record.hold.stronger(needs.hold)
-
-
-def _first_attempt(asked: GatePolicy, now: datetime) -> Gate:
-    deadline = now + timedelta(seconds=asked.timeout_seconds)
-    return Gate(timeout_seconds=asked.timeout_seconds, started=now, deadline=deadline)
-
-
-def _next_attempt(gate: Gate, now: datetime) -> Gate:
-    """A fresh attempt. What a newer proxy keeps with the gate stays with it."""
-    again: dict[str, object] = {
-        "state": GateState.PENDING,
-        "attempt": gate.attempt + 1,
-        "started": now,
-        "deadline": now + timedelta(seconds=gate.timeout_seconds),
-        "decided": None,
-        "reason": "",
-        "reporter": "",
-    }
-    return gate.model_copy(update=again)

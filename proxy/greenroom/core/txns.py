@@ -31,6 +31,12 @@ def none_newer(prefix: bytes, revision: int) -> Compare:
     return Compare(key=prefix, range_end=end, target=Compare.MOD, result=Compare.LESS, mod_revision=revision + 1)
 
 
+def none_created(prefix: bytes, revision: int) -> Compare:
+    """No key of the prefix was created after `revision`, whatever was written to those that there are."""
+    end = prefix_end(prefix)
+    return Compare(key=prefix, range_end=end, target=Compare.CREATE, result=Compare.LESS, create_revision=revision + 1)
+
+
 def no_newer_shadow(instance: InstanceId, revision: int) -> Compare:
     """No held key of the instance was written after `revision`."""
     return none_newer(shadow_prefix(instance), revision)

@@ -1,19 +1,22 @@
 """From an operation on an instance and a snapshot of it to the Txn that carries it out.
 
 An operation that makes an instance ready is tried together with the release, as one Txn; only where something
-forbids the release is the operation stored alone.
+forbids the release is the operation stored alone. Likewise a verdict by which a released instance is to be withdrawn.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from enum import StrEnum
 
-from greenroom.core.decide import Reject, Release, decide
+from greenroom.core import txns
+from greenroom.core.decide import GiveUp, Lapse, Reject, Release, Withdraw, decide
+from greenroom.core.keyspace import claim_key
 from greenroom.core.publication import drop_txn, record_txn, release_txn, withdrawal_txn
-from greenroom.core.record import Record
+from greenroom.core.record import Record, State
+from greenroom.core.silence import pass_lapsed, worn_out
 from greenroom.core.snapshot import Snapshot
-from greenroom.core.transitions import Outcome, deadline_passed, dropped, released, with_verdict, withdrawn
+from greenroom.core.transitions import ITSELF, Outcome, deadline_passed, dropped, released, with_verdict, withdrawn
 from greenroom.errors import UnknownInstance, WrongState
 from greenroom.pb.etcd import rpc_pb2
 
@@ -48,6 +51,8 @@ class MoreKeys:
     """The snapshot must cover the record's public cards too: read again with `Snapshot.read_again()`."""
 
 
+NO_DEADLINE = datetime.max.replace(tzinfo=UTC)
+
 Plan = Planned | Unchanged | MoreKeys
 Planner = Callable[[Snapshot, datetime], Plan]
 
@@ -58,13 +63,21 @@ def verdict(gate: str, attempt: int, outcome: Outcome, *, reason: str, reporter:
     def plan(snapshot: Snapshot, now: datetime) -> Plan:
         before = _record(snapshot)
         after = with_verdict(before, gate, attempt, outcome, reason=reason, reporter=reporter, now=now)
-        return Unchanged(before) if after is before else _stored_or_released(snapshot, after, now)
+        if after is before:
+            return Unchanged(before)
+        planned = _stored_or_released(snapshot, after, now)
+        if isinstance(planned, Planned) and before.gates[gate].claims:
+            planned.txn.success.append(txns.delete(claim_key(snapshot.instance, gate)))
+        return planned
 
     return plan
 
 
-def reconcile(no_rejection_before: datetime | None) -> Planner:
-    """Whatever is due by itself: a release that nothing forbids any more, or a rejection for a deadline."""
+def reconcile(no_rejection_before: datetime | None, claimed: Collection[str] | None = None) -> Planner:
+    """Whatever is due by itself: a release that nothing forbids any more, or a rejection for a deadline.
+
+    `claimed` are the gates that runners have claimed, as far as the mirror knows; None: it was not asked.
+    """
 
     def plan(snapshot: Snapshot, now: datetime) -> Plan:
         record = _record(snapshot)
@@ -76,6 +89,7 @@ def reconcile(no_rejection_before: datetime | None) -> Planner:
             rollout_holds=snapshot.rollout_holds,
             now=now,
             no_rejection_before=no_rejection_before,
+            claimed=claimed,
         )
         match decision:
             case Release():
@@ -83,6 +97,16 @@ def reconcile(no_rejection_before: datetime | None) -> Planner:
             case Reject(gate):
                 rejected = deadline_passed(record, gate, now)
                 return Planned(record_txn(snapshot, rejected), rejected, Effect.REJECTED)
+            case Lapse(gate):
+                lapsed = pass_lapsed(record, gate, now)
+                return Planned(record_txn(snapshot, lapsed), lapsed, Effect.STORED)
+            case Withdraw(_, reason):
+                return _withdrawal(snapshot, record, ITSELF, reason, now, by_person=False)
+            case GiveUp(gate):
+                given_up = worn_out(record, gate, now)
+                txn = record_txn(snapshot, given_up)
+                txn.compare.append(txns.unchanged(claim_key(snapshot.instance, gate), 0))
+                return Planned(txn, given_up, Effect.STORED)
             case _:
                 return Unchanged(record)
 
@@ -93,11 +117,7 @@ def withdrawal(actor: str, reason: str, *, by_person: bool) -> Planner:
     """Everything public of a released instance goes back to being held."""
 
     def plan(snapshot: Snapshot, now: datetime) -> Plan:
-        record = _record(snapshot)
-        if snapshot.lacks_cards():
-            return MoreKeys()
-        after = withdrawn(record, actor, reason, now, by_person=by_person)
-        return Planned(withdrawal_txn(snapshot, after), after, Effect.WITHDRAWN)
+        return _withdrawal(snapshot, _record(snapshot), actor, reason, now, by_person=by_person)
 
     return plan
 
@@ -138,12 +158,26 @@ def note(change: Callable[[Record, datetime], Record]) -> Planner:
     return plan
 
 
+def _withdrawal(
+    snapshot: Snapshot, record: Record, actor: str, reason: str, now: datetime, *, by_person: bool
+) -> Planned | MoreKeys:
+    """The withdrawal of `record`, which is the snapshot's, or that with the verdict that leads to it."""
+    if snapshot.lacks_cards():
+        return MoreKeys()
+    after = withdrawn(record, actor, reason, now, by_person=by_person)
+    return Planned(withdrawal_txn(snapshot, after), after, Effect.WITHDRAWN)
+
+
 def _stored_or_released(snapshot: Snapshot, after: Record, now: datetime) -> Plan:
-    if after.publishes_at_once and snapshot.lacks_cards():
+    if after.state is not State.RELEASED and after.publishes_at_once and snapshot.lacks_cards():
         return MoreKeys()
     live, holds = snapshot.live_cards, snapshot.rollout_holds
-    if isinstance(decide(after, live_cards=live, rollout_holds=holds, now=now, no_rejection_before=now), Release):
+    # What is due by a deadline is the reconciler's: it knows whether others' verdicts may be on their way.
+    decision = decide(after, live_cards=live, rollout_holds=holds, now=now, no_rejection_before=NO_DEADLINE)
+    if isinstance(decision, Release):
         return Planned(release_txn(snapshot, after, now), released(after, now), Effect.RELEASED)
+    if isinstance(decision, Withdraw):
+        return _withdrawal(snapshot, after, ITSELF, decision.reason, now, by_person=False)
     rejected = after.state != _record(snapshot).state and after.state == "REJECTED"
     return Planned(record_txn(snapshot, after), after, Effect.REJECTED if rejected else Effect.STORED)
 

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Protocol
 
+from greenroom.core.claims import Claim
 from greenroom.core.keyspace import InstanceId
 from greenroom.core.record import Record
 from greenroom.core.rollout_holds import RolloutHold
@@ -33,6 +34,15 @@ class Expired:
 
 
 @dataclass(frozen=True, slots=True)
+class ClaimExpired:
+    """A claim that ended by itself: its runner neither renewed it nor gave it back, nor came to a verdict."""
+
+    instance: InstanceId
+    gate: str
+    claim: Claim
+
+
+@dataclass(frozen=True, slots=True)
 class Changes:
     """What is different now. `everything`: look at each instance again, since the connection or the holds changed."""
 
@@ -41,6 +51,7 @@ class Changes:
     everything: bool = False
     ended_holds: tuple[RolloutHold, ...] = ()
     """Rollout holds that vanished, lifted or expired."""
+    expired_claims: tuple[ClaimExpired, ...] = ()
 
     def __or__(self, later: "Changes") -> "Changes":
         return Changes(
@@ -48,6 +59,7 @@ class Changes:
             self.expired + later.expired,
             self.everything or later.everything,
             self.ended_holds + later.ended_holds,
+            self.expired_claims + later.expired_claims,
         )
 
 

@@ -7,15 +7,26 @@ them between its check and its reading ends itself.
 
 import asyncio
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from weakref import WeakValueDictionary
 
 import grpc
 
+from greenroom.core import claims, rollout_holds
 from greenroom.core import record as records
-from greenroom.core import rollout_holds
-from greenroom.core.keyspace import RECORDS, ROLLOUT_HOLDS, SHADOWS, InstanceId, Key, held_key, record_key
+from greenroom.core.claims import Claim
+from greenroom.core.keyspace import (
+    CLAIMS,
+    RECORDS,
+    ROLLOUT_HOLDS,
+    SHADOWS,
+    InstanceId,
+    Key,
+    claimed_gate,
+    held_key,
+    record_key,
+)
 from greenroom.core.rollout_holds import RolloutHold
 from greenroom.errors import HistoryGone, UnreadableRecord
 from greenroom.pb.etcd import kv_pb2, rpc_pb2
@@ -42,11 +53,13 @@ class Past:
     holds: Mapping[bytes, kv_pb2.KeyValue]
     shadows: Mapping[bytes, int]
     addresses: Mapping[bytes, int] | None
+    claims: Mapping[bytes, kv_pb2.KeyValue] = field(default_factory=dict)
 
     @cached_property
     def revisions(self) -> Mapping[bytes, int]:
-        """The mod_revision of each record, shadow and rollout hold."""
-        found = {key: kv.mod_revision for key, kv in (*self.records.items(), *self.holds.items())}
+        """The mod_revision of each record, shadow, rollout hold and claim."""
+        read = (*self.records.items(), *self.holds.items(), *self.claims.items())
+        found = {key: kv.mod_revision for key, kv in read}
         return {**found, **self.shadows}
 
     @cached_property
@@ -68,7 +81,8 @@ class Past:
             record = records.decode(kv.value, instance)
         except UnreadableRecord:
             return None
-        return MirroredInstance(instance, record, kv.mod_revision, self._held.get(instance, frozenset()), None)
+        held = self._held.get(instance, frozenset())
+        return MirroredInstance(instance, record, kv.mod_revision, held, None, self._on_gates.get(instance, {}))
 
     @cached_property
     def _instances(self) -> dict[InstanceId, MirroredInstance | None]:
@@ -83,6 +97,16 @@ class Past:
             if (key := held_key(shadow)) is not None:
                 found.setdefault(InstanceId(instance.decode("utf-8", "replace")), set()).add(key)
         return {instance: frozenset(keys) for instance, keys in found.items()}
+
+    @cached_property
+    def _on_gates(self) -> Mapping[InstanceId, Mapping[str, Claim]]:
+        found: dict[InstanceId, dict[str, Claim]] = {}
+        for key, kv in self.claims.items():
+            claimed, claim = claimed_gate(key), claims.decode(kv.value)
+            if claimed is not None and claim is not None:
+                instance, gate = claimed
+                found.setdefault(instance, {})[gate] = claim
+        return found
 
 
 class History:
@@ -118,6 +142,7 @@ class History:
             header = await self._header()
             recorded, _ = await read_prefix(self._upstream, RECORDS, revision=revision)
             holds, _ = await read_prefix(self._upstream, ROLLOUT_HOLDS, revision=revision)
+            claimed, _ = await read_prefix(self._upstream, CLAIMS, revision=revision)
             shadows, _ = await read_prefix(self._upstream, SHADOWS, revision=revision, keys_only=True)
         except grpc.aio.AioRpcError as error:
             if error.code() is not grpc.StatusCode.OUT_OF_RANGE:
@@ -133,6 +158,7 @@ class History:
             {kv.key: kv for kv in holds},
             {kv.key: kv.mod_revision for kv in shadows},
             await self._addresses(addresses_at),
+            {kv.key: kv for kv in claimed},
         )
 
     async def _addresses(self, at: Mapping[bytes, int]) -> Mapping[bytes, int] | None:

@@ -4,27 +4,38 @@ The rule: it is never an authority. Pure: it is fed with etcd's keys and events 
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from greenroom.core import cards, rollout_holds
+from greenroom.core import cards, claims, rollout_holds
 from greenroom.core import record as records
-from greenroom.core.keyspace import RECORDS, ROLLOUT_HOLDS, SHADOWS, InstanceId, Key, held_key
+from greenroom.core.claims import Claim
+from greenroom.core.keyspace import (
+    CLAIMS,
+    RECORDS,
+    ROLLOUT_HOLDS,
+    SHADOWS,
+    InstanceId,
+    Key,
+    claimed_gate,
+    held_key,
+    record_key,
+)
 from greenroom.core.record import Record
 from greenroom.core.rollout_holds import RolloutHold
 from greenroom.core.templates import GatedKeys, Template
 from greenroom.errors import UnreadableRecord
 from greenroom.pb.etcd import kv_pb2
-from greenroom.store.changes import NOTHING, Changes, Expired
+from greenroom.store.changes import NOTHING, Changes, ClaimExpired, Expired
 from greenroom.store.listeners import Listeners
 from greenroom.store.mirrored import MirroredInstance
 
-FOLLOWED = (RECORDS, SHADOWS, ROLLOUT_HOLDS)
+FOLLOWED = (RECORDS, SHADOWS, ROLLOUT_HOLDS, CLAIMS)
 """What of the reserved area is shown; the rest is between proxies."""
 
 
 class Mirror:
-    """All instances, rollout holds and worker addresses that etcd had when the follower last heard of it."""
+    """All instances, claims, rollout holds and worker addresses that etcd had when the follower last heard of it."""
 
     def __init__(self, gated_keys: GatedKeys) -> None:
         self._instance_records = gated_keys.instance_records
@@ -34,6 +45,7 @@ class Mirror:
         self._addresses: defaultdict[InstanceId, dict[bytes, str]] = defaultdict(dict)
         self.listeners = Listeners()
         """Instances by where they say they listen."""
+        self._claims: defaultdict[InstanceId, dict[str, Claim]] = defaultdict(dict)
         self._rollout_holds: dict[bytes, RolloutHold] = {}
         self._in_order: tuple[RolloutHold, ...] = ()
         self._revisions: dict[bytes, int] = {}
@@ -48,7 +60,7 @@ class Mirror:
 
     @property
     def revisions(self) -> Mapping[bytes, int]:
-        """The mod_revision of each record, shadow and rollout hold."""
+        """The mod_revision of each record, shadow, rollout hold and claim."""
         return self._revisions
 
     @property
@@ -85,6 +97,15 @@ class Mirror:
         known = self._addresses.get(instance)
         return known[min(known)] if known else None
 
+    def claims(self, instance: InstanceId) -> Mapping[str, Claim]:
+        """The claims on an instance's gates, by the gates' names."""
+        return self._claims.get(instance, {})
+
+    def claimed_gates(self) -> Iterator[str]:
+        """The gate of each claim in force."""
+        for on_gates in self._claims.values():
+            yield from on_gates
+
     @property
     def read_at(self) -> int:
         """The revision at which the whole reserved area was read last: what was gone by then is not missed."""
@@ -93,7 +114,10 @@ class Mirror:
     def replace(self, kvs: Sequence[kv_pb2.KeyValue], revision: int = 0) -> Changes:
         """The whole reserved area as it is at `revision`: what is not in it is gone."""
         before, holds_before = self.instances(), dict(self._rollout_holds)
-        for known in (self._records, self._unreadable, self._held, self._rollout_holds, self._revisions):
+        for known in (
+            *(self._records, self._unreadable, self._held),
+            *(self._claims, self._rollout_holds, self._revisions),
+        ):
             known.clear()
         self._newest, self._read_at, self._in_order = 0, revision, ()
         self._drop_addresses(SHADOWS)
@@ -110,14 +134,14 @@ class Mirror:
     def apply(self, events: Sequence[kv_pb2.Event]) -> Changes:
         """Events of the reserved area."""
         instances, expired, ended = set[InstanceId](), list[Expired](), list[RolloutHold]()
-        before, everything = self._before(events), False
+        before, everything, expired_claims = self._before(events), False, self._expired_claims(events)
         for event in events:
             change = self._delete(event.kv, before) if event.type == kv_pb2.Event.DELETE else self._put(event.kv)
             instances |= change.instances
             expired += change.expired
             ended += change.ended_holds
             everything |= change.everything
-        return Changes(frozenset(instances), tuple(expired), everything, tuple(ended))
+        return Changes(frozenset(instances), tuple(expired), everything, tuple(ended), expired_claims)
 
     def replace_addresses(self, prefix: bytes, kvs: Sequence[kv_pb2.KeyValue]) -> Changes:
         """All public instance records under one prefix as they are."""
@@ -143,6 +167,8 @@ class Mirror:
         for prefix in (RECORDS, SHADOWS):
             if key.startswith(prefix):
                 return _named(key, prefix)
+        if (claimed := claimed_gate(key)) is not None:
+            return claimed[0]
         return _instance_of(key, self._instance_records)
 
     def _drop_addresses(self, prefix: bytes) -> frozenset[InstanceId]:
@@ -166,6 +192,21 @@ class Mirror:
         )
         return {instance: mirrored for instance in gone if (mirrored := self.instance(instance)) is not None}
 
+    def _expired_claims(self, events: Sequence[kv_pb2.Event]) -> tuple[ClaimExpired, ...]:
+        """Claims of known instances that end alone: a verdict or their runner ends them together with a record."""
+        ended = [event.kv for event in events if event.type == kv_pb2.Event.DELETE and event.kv.key.startswith(CLAIMS)]
+        if not ended:
+            return ()
+        written = {(event.kv.key, event.kv.mod_revision) for event in events}
+        found = list[ClaimExpired]()
+        for kv in ended:
+            instance, gate = claimed_gate(kv.key) or (InstanceId(""), "")
+            claim = self._claims.get(instance, {}).get(gate)
+            is_alone = (record_key(instance), kv.mod_revision) not in written
+            if claim is not None and is_alone and instance in self._records:
+                found.append(ClaimExpired(instance, gate, claim))
+        return tuple(found)
+
     def _put(self, kv: kv_pb2.KeyValue) -> Changes:
         self._newest = max(self._newest, kv.mod_revision)
         if not kv.key.startswith(FOLLOWED):
@@ -175,6 +216,8 @@ class Mirror:
             return self._put_record(kv)
         if kv.key.startswith(SHADOWS):
             return self._put_shadow(kv.key, kv.value)
+        if kv.key.startswith(CLAIMS):
+            return self._claim(kv.key, claims.decode(kv.value))
         self._rollout_holds[kv.key] = rollout_holds.decode(kv.key, kv.value)
         self._put_in_order()
         return Changes(everything=True)
@@ -186,6 +229,8 @@ class Mirror:
             return self._delete_record(_named(kv.key, RECORDS), before)
         if kv.key.startswith(SHADOWS):
             return self._delete_shadow(kv.key)
+        if kv.key.startswith(CLAIMS):
+            return self._claim(kv.key, None)
         if kv.key.startswith(ROLLOUT_HOLDS):
             ended = self._rollout_holds.pop(kv.key, None)
             self._put_in_order()
@@ -235,6 +280,19 @@ class Mirror:
             del self._held[instance]
         return Changes(frozenset({instance}))
 
+    def _claim(self, key: bytes, claim: Claim | None) -> Changes:
+        """Remembers a claim, or None: that it is gone, or says nothing that can be read here."""
+        if (claimed := claimed_gate(key)) is None:
+            return NOTHING
+        instance, gate = claimed
+        if claim is not None:
+            self._claims[instance][gate] = claim
+        elif instance in self._claims:
+            self._claims[instance].pop(gate, None)
+            if not self._claims[instance]:
+                del self._claims[instance]
+        return Changes(frozenset({instance}))
+
     def _address(self, key: Key | bytes, place: bytes, value: bytes | None) -> set[InstanceId]:
         """Remembers what the instance record `key`, lying at `place`, says; `value` None: it is gone from there."""
         instance = _instance_of(key, self._instance_records)
@@ -255,7 +313,8 @@ class Mirror:
 
     def _mirrored(self, instance: InstanceId, record: Record, revision: int) -> MirroredInstance:
         held = frozenset(self._held.get(instance, ()))
-        return MirroredInstance(instance, record, revision, held, self.address(instance))
+        on_gates = dict(self._claims.get(instance, ()))
+        return MirroredInstance(instance, record, revision, held, self.address(instance), on_gates)
 
 
 def _named(key: bytes, prefix: bytes) -> InstanceId:

@@ -1,7 +1,9 @@
 """One instance as the mirror last saw it: its record, and what lies around the record in etcd. A value."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
+from greenroom.core.claims import Claim
 from greenroom.core.keyspace import InstanceId, Key
 from greenroom.core.record import Record
 from greenroom.core.templates import KeyKind
@@ -9,13 +11,25 @@ from greenroom.core.templates import KeyKind
 
 @dataclass(frozen=True, slots=True)
 class MirroredInstance:
-    """`revision` is the record's mod_revision, `held` are the instance's keys that wait in the reserved area."""
+    """`revision` is the record's mod_revision, `held` are the instance's keys that wait in the reserved area.
+
+    `claims` are those on its gates, by the gates' names; one on an attempt that is over may be among them.
+    """
 
     instance: InstanceId
     record: Record
     revision: int
     held: frozenset[Key]
     address: str | None
+    claims: Mapping[str, Claim] = field(default_factory=dict)
+
+    @property
+    def claimed(self) -> Mapping[str, Claim]:
+        """The claims that are on their gates' current attempts."""
+        gates = self.record.gates
+        return {
+            name: claim for name, claim in self.claims.items() if name in gates and gates[name].attempt == claim.attempt
+        }
 
     @property
     def live_keys(self) -> frozenset[Key]:

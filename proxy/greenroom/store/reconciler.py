@@ -101,6 +101,7 @@ class Reconciler:
             rollout_holds=self._mirror.rollout_holds,
             now=self._clock(),
             no_rejection_before=self._follower.no_rejection_before,
+            claimed=mirrored.claimed,
         )
         if not isinstance(decision, Wait):
             self._busy.add(instance)
@@ -124,11 +125,13 @@ class Reconciler:
 
     async def _carry_out(self, instance: InstanceId) -> bool:
         """Whether a Txn of ours did something."""
+        mirrored = self._mirror.instance(instance)
+        claimed = mirrored.claimed if mirrored else None
         try:
             done = await carry_out(
                 self._upstream,
                 instance,
-                verdicts.reconcile(self._follower.no_rejection_before),
+                verdicts.reconcile(self._follower.no_rejection_before, claimed),
                 clock=self._clock,
                 on_lost_fence=self._on_lost_fence,
             )

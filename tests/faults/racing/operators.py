@@ -16,13 +16,14 @@ from greenroom.core.record import Record
 from greenroom.core.rollout_holds import RolloutHold, encode
 from greenroom.core.selectors import Selector
 from greenroom.core.transitions import overridden, rejected, retried
-from greenroom.core.verdicts import Planner, edit, reconcile, withdrawal
+from greenroom.core.verdicts import Effect, Planner, edit, reconcile, withdrawal
 from greenroom.errors import WrongState
 from greenroom.pb.etcd import rpc_pb2
 from greenroom.store.fenced import CarriedOut, carry_out
 from tests.faults.racing.process import CALL_SECONDS, Racer, run
 from tests.faults.racing.words import Kind, Round, Touched
-from tests.support.story import Decided, LeaseEnded, Overrode, Rejected, Retried, Withdrew
+from tests.support.model_actors import lapsed_between
+from tests.support.story import Decided, Lapsed, LeaseEnded, Overrode, Rejected, Retried, Withdrew
 
 REVOKED = 0.25
 """The part of the instances whose lease ends in the middle of everything."""
@@ -146,6 +147,12 @@ class Operator:
         if done is None:
             return
         self.racer.say(Touched(done.revision, self.instance, f"deadlines: {done.effect}"))
+        if done.effect is Effect.WITHDRAWN:
+            self.racer.say(Withdrew(done.revision, self.instance, by_person=False))
+            return
+        if lapsed := lapsed_between(done.before, done.record):
+            self.racer.say(Lapsed(done.revision, self.instance, lapsed))
+            return
         failed = [name for name, gate in done.record.gates.items() if gate.state != done.before.gates[name].state]
         for gate in failed:
             self.racer.say(Decided(done.revision, self.instance, gate, passed=False, looked_at=done.revision))

@@ -14,7 +14,7 @@ import structlog
 from greenroom.core.keyspace import InstanceId
 from greenroom.core.record import Record
 from greenroom.core.transitions import Outcome
-from greenroom.core.verdicts import verdict
+from greenroom.core.verdicts import Effect, verdict
 from greenroom.serve.handlers import CallHandler
 from greenroom.serve.memory import Memory
 from greenroom.store.fenced import CarriedOut, carry_out, read_snapshot
@@ -24,9 +24,11 @@ from greenroom.store.reconciler import Reconciler
 from tests.faults.racing.process import Racer, run
 from tests.faults.racing.words import POLICY, Round, Touched
 from tests.faults.racing.worker import RacingWorker
-from tests.support.story import Decided
+from tests.support.story import Decided, Withdrew
 
 REPORTS_AT_LEAST, REPORTS_AT_MOST = 4, 9
+LATE, AGAIN = 0.1, 0.5
+"""How often a gate that is decided is reported on again; a continuous one that has passed wants it."""
 OUTCOMES = {Outcome.PASSED: 90, Outcome.FAILED: 5, Outcome.INCONCLUSIVE: 3, Outcome.ERROR: 2}
 GATED_KEYS = POLICY.gated_keys()
 
@@ -104,7 +106,7 @@ class Reporter:
 
     async def _look(self) -> None:
         snapshot = await read_snapshot(self.racer.upstream, self.instance)
-        if snapshot.record is not None and snapshot.shadows:
+        if snapshot.record is not None and (snapshot.shadows or snapshot.is_released):
             self.seen.append((snapshot.revision, snapshot.record))
 
     async def _report_some(self) -> None:
@@ -113,7 +115,7 @@ class Reporter:
             return
         looked_at, record = self.seen[-1] if self.rng.random() < 0.85 else self.rng.choice(self.seen)
         for gate, standing in record.gates.items():
-            if standing.state.is_open or self.rng.random() < 0.1:
+            if standing.state.is_open or self.rng.random() < (AGAIN if standing.must_be_renewed else LATE):
                 outcome = self.rng.choices([*OUTCOMES], [*OUTCOMES.values()])[0]
                 await self.racer.tolerate(self._report(gate, standing.attempt, outcome, looked_at))
 
@@ -131,5 +133,7 @@ class Reporter:
         if outcome.gate_state.is_open:
             self.racer.say(Touched(done.revision, self.instance, f"{gate} {outcome}"))
         else:
-            passed = outcome is Outcome.PASSED
-            self.racer.say(Decided(done.revision, self.instance, gate, passed, looked_at))
+            passed, again = outcome is Outcome.PASSED, done.before.gates[gate].must_be_renewed
+            self.racer.say(Decided(done.revision, self.instance, gate, passed, looked_at, again))
+        if done.effect is Effect.WITHDRAWN:
+            self.racer.say(Withdrew(done.revision, self.instance, by_person=False))

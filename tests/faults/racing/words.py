@@ -24,7 +24,10 @@ POLICY = Policy.model_validate(
         "rules": [
             {
                 "selector": {"component": "smoked"},
-                "gates": {"smoke": {"timeout_seconds": 900}, "latency": {"timeout_seconds": 600}},
+                "gates": {
+                    "smoke": {"timeout_seconds": 900},
+                    "latency": {"timeout_seconds": 600, "phase": "continuous", "ttl_seconds": 900},
+                },
             },
             {
                 "selector": {"component": "whole"},

@@ -4,7 +4,7 @@ import pytest
 
 from greenroom.cli.instance_details import next_steps, render
 from greenroom.pb.control.v1 import control_pb2 as pb
-from tests.support.shown import NOW, shown
+from tests.support.shown import NOW, at, shown
 
 
 def test_a_held_instance_says_why_and_which_command_passes_it() -> None:
@@ -120,6 +120,26 @@ def test_only_what_is_missing_is_told_in_plain_words() -> None:
     instance = shown(gates={"smoke": "ERROR"})
     instance.gates[0].reason = "no route\nto host"
     assert "gate smoke has to be decided (14m left, so far error: no route to host)" in "\n".join(render(instance, NOW))
+
+
+def test_attempts_that_failed_and_were_forgiven_are_told() -> None:
+    instance = shown(gates={"smoke": "PENDING"})
+    instance.gates[0].failures = 2
+    assert "gate smoke has to be decided (14m left, 2 failed before)" in "\n".join(render(instance, NOW))
+
+
+def test_a_continuous_gate_says_by_when_it_must_pass_again() -> None:
+    instance = shown(state="RELEASED", gates={"probe": "PASSED"})
+    instance.gates[0].phase = pb.GATE_PHASE_CONTINUOUS
+    instance.gates[0].renew_by_time.CopyFrom(at(45))
+    text = "\n".join(render(instance, NOW))
+    assert "probe  passed, continuous  2        renew by 2026-03-01 12:00:45 UTC (45s left)  tests" in text
+
+
+def test_who_has_claimed_a_gate_is_told() -> None:
+    instance = shown(gates={"smoke": "PENDING"})
+    instance.gates[0].claim.CopyFrom(pb.GateClaim(runner="runner-3", expire_time=at(25)))
+    assert "has to be decided (14m left, claimed by runner-3, 25s left)" in "\n".join(render(instance, NOW))
 
 
 def test_of_a_rejected_instance_only_what_failed_is_why_and_the_rest_was_not_decided() -> None:

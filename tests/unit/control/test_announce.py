@@ -14,17 +14,30 @@ from greenroom.control.requests import VerdictReport
 from greenroom.core import rollout_holds
 from greenroom.core.decisions import DecisionKind, PersonsDecision
 from greenroom.core.keyspace import InstanceId, rollout_hold_key
-from greenroom.core.policy import Hold, Requirements, gates_of
+from greenroom.core.policy import Hold, Phase, Requirements, gates_of
+from greenroom.core.record import GateState
 from greenroom.core.rollout_holds import RolloutHold
 from greenroom.core.templates import GatedKeys
-from greenroom.core.transitions import Outcome, opened_as_public, rejected, released, with_verdict, withdrawn
+from greenroom.core.transitions import Outcome, opened_as_public, rejected, released, with_gate, with_verdict, withdrawn
 from greenroom.core.verdicts import Effect
 from greenroom.pb.etcd import kv_pb2
+from greenroom.store.claims import HeldClaim
 from greenroom.store.fenced import CarriedOut
 from greenroom.store.follower import Follower
 from greenroom.store.mirror import Mirror
 from tests.support.control_side import GATED, EventLog, MovableClock
-from tests.support.mirroring import ONE, TWO, delete_event, fed_follower, held, kv_of, put_event, record_kv, unconnected
+from tests.support.mirroring import (
+    ONE,
+    TWO,
+    claim_kv,
+    delete_event,
+    fed_follower,
+    held,
+    kv_of,
+    put_event,
+    record_kv,
+    unconnected,
+)
 from tests.support.registering import entry, held_record, instance_record, instance_record_key, now
 
 ADDRESS_EVENT = put_event(instance_record_key(ONE), instance_record(ONE, "10.0.0.7:1"))
@@ -281,6 +294,38 @@ async def test_a_verdict_after_which_only_a_rollout_hold_is_left_says_that_every
     report = VerdictReport(ONE, "smoke", 1, Outcome.PASSED, "", "ci")
     announcer.verdict_stored(report, CarriedOut(ONE, before, after, Effect.STORED, 7))
     assert log.events[0]["leaves"] == "held, every gate passed"
+
+
+async def test_a_renewal_is_counted_and_not_told() -> None:
+    """A line for each would be one a minute for each worker of a fleet."""
+    settings = {"state": GateState.PASSED, "phase": Phase.CONTINUOUS, "ttl_seconds": 60.0}
+    record = held_record(ONE)
+    passed = with_gate(record, "smoke", record.gates["smoke"].model_copy(update=settings))
+    announcer, log, metrics = announcer_of(fed_follower([]))
+    for outcome in (Outcome.PASSED, Outcome.FAILED):
+        said = VerdictReport(ONE, "smoke", 1, outcome, "", "ci")
+        after = with_verdict(passed, "smoke", 1, outcome, reason="", reporter="ci", now=now())
+        announcer.verdict_stored(said, CarriedOut(ONE, passed, after, Effect.STORED, 9))
+    assert [(one["event"], one["outcome"]) for one in log.events] == [("gate.decided", "failed")]
+    for word in ("passed", "failed"):
+        labels = {"gate": "other", "outcome": word}
+        assert metrics.registry.get_sample_value("greenroom_verdicts_total", labels) == 1
+
+
+async def test_a_claim_is_told_from_its_beginning_to_its_end() -> None:
+    follower = fed_follower([*held(ONE), claim_kv(ONE)])
+    announcer, log, metrics = announcer_of(follower)
+    held_claim = HeldClaim(ONE, "smoke", 7, follower.mirror.claims(ONE)["smoke"])
+    announcer.gate_claimed(held_claim)
+    announcer.claim_released(held_claim)
+    async with running(announcer):
+        await asyncio.sleep(0)
+        follower.moved_on(follower.mirror.apply([delete_event(claim_kv(ONE).key)]), 11)
+        await log.wait_named("gate.claim_expired")
+    assert [one["event"] for one in log.events] == ["gate.claimed", "gate.claim_released", "gate.claim_expired"]
+    for one in log.events:
+        assert (one["instance"], one["gate"], one["attempt"], one["runner"]) == (ONE, "smoke", 1, "runner-1")
+    assert metrics.registry.get_sample_value("greenroom_claims_expired_total", {"gate": "other"}) == 1
 
 
 async def test_a_rollout_hold_that_expired_is_told_and_one_that_was_lifted_before_its_time_is_not() -> None:

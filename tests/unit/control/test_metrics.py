@@ -15,7 +15,7 @@ from greenroom.store.fenced import CarriedOut
 from greenroom.store.members import Members
 from greenroom.store.mirror import Mirror
 from tests.support.control_side import GATED, EventLog, MovableClock
-from tests.support.mirroring import ONE, TWO, expired, held, kv_of, unconnected
+from tests.support.mirroring import ONE, TWO, claim_kv, expired, held, kv_of, unconnected
 from tests.support.policies import policy_file, policy_in_force, rule
 from tests.support.registering import held_record, now
 
@@ -143,16 +143,19 @@ def test_gauges_are_what_the_mirror_shows() -> None:
     clock, mirror = MovableClock(), Mirror(GATED)
     metrics = metrics_of(mirror, clock)
     assert (value(metrics, "instances", state="held"), value(metrics, "oldest_held_age_seconds")) == (0, 0)
+    assert (value(metrics, "claims", gate="smoke"), value(metrics, "claims", gate="other")) == (0, None)
     mirror.replace(
         [
             *held(ONE, held_record(ONE, at=now() - timedelta(seconds=100))),
             *held(TWO),
             kv_of(b"\x01greenroom/rollout-holds/f", b"{}"),
+            *(claim_kv(ONE), claim_kv(TWO), claim_kv(TWO, "unknown-to-the-policy")),
             kv_of(b"\x01greenroom/instances/abc3", b"{}"),
         ]
     )
     assert value(metrics, "instances", state="held") == 2
     assert value(metrics, "instances", state="released") == 0
+    assert (value(metrics, "claims", gate="smoke"), value(metrics, "claims", gate="other")) == (2, 1)
     assert 100 <= (value(metrics, "oldest_held_age_seconds") or 0) < 110
     assert (value(metrics, "rollout_holds"), value(metrics, "unreadable_records")) == (1, 1)
 

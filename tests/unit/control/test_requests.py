@@ -8,8 +8,11 @@ import pytest
 
 from greenroom.control.requests import (
     MAX_PAGE_SIZE,
+    ClaimToken,
     RequestParser,
+    claim_token,
     instance_of,
+    new_claim,
     new_rollout_hold,
     page_size,
     persons_decision,
@@ -17,10 +20,12 @@ from greenroom.control.requests import (
     verdict_report,
 )
 from greenroom.core.decisions import DecisionKind
+from greenroom.core.keyspace import InstanceId
 from greenroom.core.selectors import Selector
 from greenroom.core.transitions import Outcome
 from greenroom.errors import InvalidRequest
 from greenroom.pb.control.v1 import control_pb2 as pb
+from greenroom.store.claims import NewClaim
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -191,6 +196,63 @@ def test_an_expiry_is_rounded_up() -> None:
 def test_what_is_wrong_with_a_rollout_hold(request_: pb.CreateRolloutHoldRequest, field: str) -> None:
     with pytest.raises(InvalidRequest) as wrong:
         new_rollout_hold(request_, NOW)
+    assert wrong.value.metadata == {"field": field}
+
+
+def claim(**fields: Any) -> pb.ClaimGateRequest:
+    good = {"name": "instances/abc", "gate": "smoke", "attempt": 2, "runner": " r1 ", "ttl": timedelta(seconds=30)}
+    return pb.ClaimGateRequest(**{**good, **fields})
+
+
+def test_a_whole_claim() -> None:
+    assert new_claim(claim()) == NewClaim(InstanceId("abc"), "smoke", 2, "r1", 30)
+    assert new_claim(claim(ttl=timedelta(seconds=4.1))).ttl_seconds == 5
+    assert new_claim(claim(ttl=timedelta(hours=1))).ttl_seconds == 3600
+
+
+@pytest.mark.parametrize(
+    ("request_", "field"),
+    [
+        (claim(name="abc"), "name"),
+        (claim(gate="Smoke"), "gate"),
+        (claim(attempt=0), "attempt"),
+        (claim(runner="  "), "runner"),
+        (claim(runner="greenroom"), "runner"),
+        (claim(runner="x" * 257), "runner"),
+        (claim(ttl=None), "ttl"),
+        (claim(ttl=timedelta(seconds=4)), "ttl"),
+        (claim(ttl=timedelta(seconds=3600.1)), "ttl"),
+        (claim(ttl=timedelta(seconds=-30)), "ttl"),
+    ],
+)
+def test_what_is_wrong_with_a_claim(request_: pb.ClaimGateRequest, field: str) -> None:
+    with pytest.raises(InvalidRequest) as wrong:
+        new_claim(request_)
+    assert wrong.value.metadata == {"field": field}
+
+
+@pytest.mark.parametrize("kind", [pb.RenewClaimRequest, pb.ReleaseClaimRequest])
+def test_a_claims_token(kind: Any) -> None:
+    said = kind(name="instances/abc/gates/first_token/claim", lease="7f")
+    assert claim_token(said) == ClaimToken(InstanceId("abc"), "first_token", 0x7F)
+
+
+@pytest.mark.parametrize(
+    ("name", "lease", "field"),
+    [
+        ("instances/abc", "7f", "name"),
+        ("instances/abc/gates/smoke", "7f", "name"),
+        ("instances/abc/gates/smoke/claim/", "7f", "name"),
+        ("instances/abc/gates//claim", "7f", "gate"),
+        ("instances/ABC/gates/smoke/claim", "7f", "name"),
+        ("instances/abc/gates/smoke/claim", "", "lease"),
+        ("instances/abc/gates/smoke/claim", "0x7f", "lease"),
+        ("instances/abc/gates/smoke/claim", "0", "lease"),
+    ],
+)
+def test_what_is_no_claims_token(name: str, lease: str, field: str) -> None:
+    with pytest.raises(InvalidRequest) as wrong:
+        claim_token(pb.RenewClaimRequest(name=name, lease=lease))
     assert wrong.value.metadata == {"field": field}
 
 

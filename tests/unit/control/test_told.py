@@ -6,7 +6,7 @@ from greenroom.control.told import Known
 from greenroom.core.keyspace import ROLLOUT_HOLDS
 from greenroom.store.mirror import Mirror
 from tests.support.control_side import GATED
-from tests.support.mirroring import ONE, TWO, delete_event, held, put_event, record_kv, shadow_kv
+from tests.support.mirroring import ONE, TWO, claim_kv, delete_event, held, put_event, record_kv, shadow_kv
 from tests.support.registering import instance_record, instance_record_key
 
 HOLD = ROLLOUT_HOLDS + b"freeze"
@@ -33,7 +33,10 @@ def test_whatever_shows_makes_another_one() -> None:
     mirror = mirror_of_one()
     known, record = Known(mirror), record_kv(ONE)
     seen = [known.now(ONE)]
+    claim = claim_kv(ONE)
     for change in (
+        lambda: mirror.apply([put_event(claim.key, claim.value)]),
+        lambda: mirror.apply([delete_event(claim.key)]),
         lambda: mirror.apply([put_event(record.key, record.value, revision=8)]),
         lambda: mirror.apply([delete_event(shadow_kv(ONE).key)]),
         lambda: mirror.apply_addresses([put_event(instance_record_key(ONE), instance_record(ONE, "10.0.0.7:1"))]),
@@ -42,7 +45,7 @@ def test_whatever_shows_makes_another_one() -> None:
         change()
         seen.append(known.now(ONE))
     assert len({id(one) for one in seen}) == len(seen)
-    assert [one.message.rollout_holds[:] for one in seen if one] == [[], [], [], [], ["freeze"]]
+    assert [one.message.rollout_holds[:] for one in seen if one] == [*[[]] * 6, ["freeze"]]
 
 
 def test_what_does_not_show_leaves_it() -> None:

@@ -1,12 +1,13 @@
 """Records as the control API shows them."""
 
-from datetime import timedelta
+from datetime import UTC, timedelta
 
 import pytest
 
 from greenroom.control import views
+from greenroom.core.claims import Claim
 from greenroom.core.keyspace import Key
-from greenroom.core.policy import Hold, Requirements, gates_of
+from greenroom.core.policy import Hold, Phase, Requirements, gates_of
 from greenroom.core.record import GateState, State
 from greenroom.core.rollout_holds import RolloutHold
 from greenroom.core.selectors import Selector
@@ -22,6 +23,7 @@ from greenroom.core.transitions import (
 )
 from greenroom.pb.control.v1 import control_pb2 as pb
 from greenroom.pb.etcd import kv_pb2
+from greenroom.store.claims import HeldClaim
 from tests.support.mirroring import ONE
 from tests.support.registering import card_key, entry, held_record, now
 
@@ -45,7 +47,8 @@ def test_every_word_of_the_record_has_one_of_the_api() -> None:
     assert set(views.HOLDS) == set(Hold)
     assert set(views.GATE_STATES) == set(GateState)
     assert set(views.OUTCOMES.values()) == set(Outcome)
-    for table in (views.STATES, views.HOLDS, views.GATE_STATES):
+    assert set(views.PHASES) == set(Phase)
+    for table in (views.STATES, views.HOLDS, views.GATE_STATES, views.PHASES):
         assert len(set(table.values())) == len(table)
         assert 0 not in table.values()
 
@@ -61,6 +64,43 @@ def test_a_held_record() -> None:
     assert not gate.HasField("decided_time")
     assert said.HasField("first_held_time")
     assert not said.HasField("release_time")
+
+
+def test_what_a_gate_counts_is_shown() -> None:
+    counted = {"failures": 2, "inconclusives": 3}
+    record = held_record(ONE)
+    gates = {name: gate.model_copy(update=counted) for name, gate in record.gates.items()}
+    [gate] = message(record.model_copy(update={"gates": gates})).gates
+    assert (gate.failures, gate.inconclusives) == (2, 3)
+
+
+def test_a_pass_that_must_be_renewed_has_its_own_time_and_no_deadline() -> None:
+    record = held_record(ONE)
+    passed = {"state": GateState.PASSED, "phase": Phase.CONTINUOUS, "ttl_seconds": 60.0}
+    gate = record.gates["smoke"].model_copy(update=passed)
+    [shown] = message(record.model_copy(update={"gates": {"smoke": gate}})).gates
+    assert shown.phase == pb.GATE_PHASE_CONTINUOUS
+    assert shown.renew_by_time.ToDatetime(UTC) == gate.deadline
+    assert not shown.HasField("deadline_time")
+    [open_one] = message(record).gates
+    assert (open_one.phase, open_one.HasField("renew_by_time")) == (pb.GATE_PHASE_PRE_RELEASE, False)
+
+
+def test_who_has_claimed_the_current_attempt_is_shown_and_no_other() -> None:
+    claim = Claim(runner="r1", attempt=1, claimed=now(), expires=now() + timedelta(seconds=30))
+    record = held_record(ONE)
+    shown = {"revision": 7, "live": (), "rollout_holds": (), "address": None}
+    [gate] = views.instance_message(ONE, record, claims={"smoke": claim}, **shown).gates  # type: ignore[arg-type]
+    assert (gate.claim.runner, gate.claim.expire_time.ToDatetime(UTC)) == ("r1", claim.expires)
+    old = {"smoke": claim.model_copy(update={"attempt": 7}), "other": claim}
+    [gate] = views.instance_message(ONE, record, claims=old, **shown).gates  # type: ignore[arg-type]
+    assert not gate.HasField("claim")
+
+
+def test_a_claim_is_told_with_its_token() -> None:
+    claim = Claim(runner="r1", attempt=2, claimed=now(), expires=now())
+    said = views.claim_message(HeldClaim(ONE, "smoke", 0xABC, claim))
+    assert (said.name, said.lease, said.attempt) == (f"instances/{ONE}/gates/smoke/claim", "abc", 2)
 
 
 def test_the_reason_is_what_led_to_the_state() -> None:

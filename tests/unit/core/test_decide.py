@@ -9,19 +9,23 @@ from greenroom.core.decide import (
     Condition,
     ConditionType,
     Decision,
+    GiveUp,
+    Lapse,
     Reject,
     Release,
     Wait,
+    Withdraw,
     conditions,
     decide,
     grace_end,
     is_ready,
 )
 from greenroom.core.keyspace import Key
-from greenroom.core.policy import Hold
-from greenroom.core.record import ALREADY_PUBLIC, Record, State
+from greenroom.core.policy import Hold, Phase
+from greenroom.core.record import ALREADY_PUBLIC, GateState, Record, State
 from greenroom.core.rollout_holds import RolloutHold
 from greenroom.core.selectors import Selector
+from greenroom.core.silence import worn_out
 from greenroom.core.transitions import (
     Outcome,
     opened_as_public,
@@ -119,6 +123,97 @@ def test_the_gate_whose_time_is_up_first_is_rejected() -> None:
     assert decide(late, live_cards=1, rollout_holds=(), now=DEADLINE) == Reject("chat")
 
 
+def worn(record: Record, gate: str = "smoke", claims: int = 3) -> Record:
+    gates = {**record.gates, gate: record.gates[gate].model_copy(update={"claims": claims})}
+    return record.model_copy(update={"gates": gates})
+
+
+GIVEN_UP = worn_out(worn(HELD), "smoke", NOW)
+
+
+@pytest.mark.parametrize(
+    ("record", "claimed", "decision"),
+    [
+        (worn(HELD), (), GiveUp("smoke")),
+        (worn(HELD), ("chat",), GiveUp("smoke")),
+        (worn(HELD), ("smoke",), Wait(DEADLINE)),
+        (worn(HELD), None, Wait(DEADLINE)),
+        (worn(HELD, claims=2), (), Wait(DEADLINE)),
+        (GIVEN_UP, (), Wait(DEADLINE)),
+        (worn(verdict(HELD, "smoke", Outcome.ERROR)), (), GiveUp("smoke")),
+        (worn(verdict(HELD, "smoke", Outcome.PASSED)), (), Wait(DEADLINE)),
+        (worn(WITHDRAWN), (), GiveUp("smoke")),
+        (worn(REJECTED, "chat"), (), Wait()),
+    ],
+    ids=[
+        "worn out", "another is claimed", "the last claim stands", "claims are not known", "one may be made still",
+        "said already", "an error before", "passed", "withdrawn", "rejected",
+    ],
+)  # fmt: skip
+def test_when_runners_are_no_longer_waited_for(
+    record: Record, claimed: tuple[str, ...] | None, decision: Decision
+) -> None:
+    """Three went away without a word: whoever looks is told, long before the deadline."""
+    assert decide(record, live_cards=1, rollout_holds=(), now=NOW, claimed=claimed) == decision
+
+
+RENEW_BY = NOW + timedelta(seconds=60)
+
+
+def continuous(record: Record, gate: str = "chat", **update: object) -> Record:
+    """The record with a continuous gate that has passed, until RENEW_BY."""
+    settings = {"phase": Phase.CONTINUOUS, "ttl_seconds": 60, "state": GateState.PASSED, "deadline": RENEW_BY}
+    gates = {**record.gates, gate: record.gates[gate].model_copy(update={**settings, **update})}
+    return record.model_copy(update={"gates": gates})
+
+
+NOT_RENEWED = "gate chat was not renewed within 60 s"
+
+
+@pytest.mark.parametrize(
+    ("record", "holds", "now", "decision"),
+    [
+        (continuous(RELEASED), (), NOW, Wait(RENEW_BY)),
+        (continuous(RELEASED), (FREEZE,), RENEW_BY, Withdraw("chat", NOT_RENEWED)),
+        (continuous(continuous(RELEASED), "smoke", deadline=NOW + timedelta(seconds=9)), (), NOW,
+         Wait(NOW + timedelta(seconds=9))),
+        (continuous(RELEASED, state=GateState.FAILED, reason="slow"), (), NOW,
+         Withdraw("chat", "gate chat failed: slow")),
+        (continuous(RELEASED, state=GateState.FAILED), (), NOW, Withdraw("chat", "gate chat failed")),
+        (continuous(RELEASED, state=GateState.OVERRIDDEN), (), DEADLINE, Wait()),
+        (continuous(PASSED), (), NOW, Release()),
+        (continuous(PASSED), (), RENEW_BY, Lapse("chat")),
+        (continuous(PASSED), (FREEZE,), NOW, Wait(RENEW_BY)),
+        (continuous(PASSED), (FREEZE,), RENEW_BY, Lapse("chat")),
+        (continuous(HELD), (), NOW, Wait(RENEW_BY)),
+        (continuous(HELD, deadline=DEADLINE + timedelta(seconds=1)), (), DEADLINE, Reject("smoke")),
+        (continuous(WITHDRAWN), (), RENEW_BY, Lapse("chat")),
+        (continuous(all_passed(WITHDRAWN)), (), NOW, Release()),
+        (continuous(REJECTED), (), RENEW_BY, Wait()),
+    ],
+    ids=[
+        "released", "released, lapsed", "the first of two", "released, failed", "failed without a reason", "overridden",
+        "passed", "passed, lapsed", "on hold", "on hold, lapsed", "another is open", "another's deadline", "withdrawn",
+        "withdrawn, passed", "rejected",
+    ],
+)  # fmt: skip
+def test_what_is_due_of_a_pass_that_must_be_renewed(
+    record: Record, holds: tuple[RolloutHold, ...], now: datetime, decision: Decision
+) -> None:
+    assert decide(record, live_cards=1, rollout_holds=holds, now=now) == decision
+
+
+def test_a_pass_that_lapsed_while_etcd_was_away_is_neither_released_on_nor_held_against_anyone() -> None:
+    """Its renewal may be on its way: for the grace it is no reason to withdraw, and none to release."""
+    grace = RENEW_BY + timedelta(seconds=30)
+    for record in (continuous(RELEASED), continuous(PASSED)):
+        assert decide(record, live_cards=1, rollout_holds=(), now=RENEW_BY, no_rejection_before=grace) == Wait(grace)
+    failed = continuous(RELEASED, state=GateState.FAILED)
+    assert decide(failed, live_cards=1, rollout_holds=(), now=NOW, no_rejection_before=grace) == Withdraw(
+        "chat", "gate chat failed"
+    )
+
+
 @pytest.mark.parametrize(
     ("now", "decision"),
     [
@@ -158,6 +253,9 @@ def condition(
 
 
 NO_GPU = verdict(HALF, "chat", Outcome.ERROR, "no GPU")
+LENIENT = HELD.model_copy(
+    update={"gates": {name: gate.model_copy(update={"failure_limit": 1}) for name, gate in HALF.gates.items()}}
+)
 OPEN = "until 2026-03-01 12:15:00 UTC (attempt 1)"
 
 
@@ -169,6 +267,10 @@ OPEN = "until 2026-03-01 12:15:00 UTC (attempt 1)"
         (NO_GPU, 1, False, "GatesOpen", f"chat {OPEN[:-1]}, last error: no GPU)"),
         (REJECTED, 1, False, "GateFailed", f"smoke failed: model not found; chat {OPEN}"),
         (verdict(HELD, "smoke", Outcome.FAILED), 1, False, "GateFailed", f"smoke failed; chat {OPEN}"),
+        (
+            *(verdict(LENIENT, "chat", Outcome.FAILED, "slow"), 1, False, "GatesOpen"),
+            "chat until 2026-03-01 12:15:00 UTC (attempt 2 after 1 that failed)",
+        ),
         (PASSED, 1, True, "AllPassed", "every gate passed or was overridden"),
         (PASSED, 0, False, "NoCard", "no card is registered at the moment"),
         (RELEASED, 0, True, "AllPassed", "every gate passed or was overridden"),
@@ -182,7 +284,7 @@ OPEN = "until 2026-03-01 12:15:00 UTC (attempt 1)"
         (opened_as_public((entry(K),), needs(), NOW), 1, True, "AllPassed", ALREADY_PUBLIC),
     ],
     ids=[
-        "open", "half", "last error", "failed", "failed without a reason", "passed", "no card", "released",
+        "open", "half", "last error", "failed", "failed without a reason", "forgiven", "passed", "no card", "released",
         "withdrawn by a person, passed", "withdrawn by a person", "rejected by a person", "and by a gate",
         "served already",
     ],

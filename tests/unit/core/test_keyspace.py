@@ -6,13 +6,17 @@ import pytest
 
 from greenroom.core.keyspace import (
     BUDGET,
+    CLAIMS,
     FIRST_CLIENT_KEY,
     RECORDS,
     ROLLOUT_HOLDS,
     ROOT,
     SHADOWS,
     TEMPLATES_DIGEST,
+    InstanceId,
     Key,
+    claim_key,
+    claimed_gate,
     clip,
     held_key,
     in_range,
@@ -62,6 +66,7 @@ def test_stored_names_are_fixed() -> None:
     assert record_key(INSTANCE) == b"\x01greenroom/instances/6177a228983c0b2b"
     assert shadow_key(INSTANCE, Key(b"a/b")) == b"\x01greenroom/held/6177a228983c0b2b/a/b"
     assert rollout_hold_key("freeze") == b"\x01greenroom/rollout-holds/freeze"
+    assert claim_key(InstanceId("7f"), "smoke") == b"\x01greenroom/claims/smoke/7f"
     assert all(key.startswith(ROOT) for key in STORED)
 
 
@@ -141,7 +146,7 @@ def test_a_start_moves_up_and_keeps_its_length(key: bytes, range_end: bytes, sta
 
 
 @pytest.mark.parametrize(
-    "start", [b"\0", b"\0\0", b"\0\xff\xff", b"\1", ROOT, RECORDS, SHADOWS, ROLLOUT_HOLDS, *STORED]
+    "start", [b"\0", b"\0\0", b"\0\xff\xff", b"\1", ROOT, RECORDS, SHADOWS, ROLLOUT_HOLDS, CLAIMS, *STORED]
 )
 @pytest.mark.parametrize("range_end", [b"", b"\0", FIRST_CLIENT_KEY, prefix_end(ROOT), b"\1\xff\xff", b"zz"])
 def test_no_clipped_range_holds_anything_stored(start: bytes, range_end: bytes) -> None:
@@ -162,3 +167,9 @@ def test_no_clipped_range_holds_anything_stored(start: bytes, range_end: bytes) 
 )
 def test_in_range_follows_etcd(key: bytes, start: bytes, range_end: bytes, inside: bool) -> None:
     assert in_range(key, start, range_end) is inside
+
+
+def test_a_claim_names_its_gate_and_instance() -> None:
+    assert claimed_gate(claim_key(InstanceId("7f"), "first_token")) == ("7f", "first_token")
+    assert claimed_gate(CLAIMS + b"smoke") is None
+    assert claimed_gate(b"v1/claims/smoke/7f") is None

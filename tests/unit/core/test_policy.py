@@ -8,6 +8,7 @@ from pydantic import ValidationError
 from greenroom.core.cards import Attributes
 from greenroom.core.policy import (
     LARGEST_TIMEOUT_SECONDS,
+    GatePolicy,
     Hold,
     Policy,
     Requirements,
@@ -44,6 +45,10 @@ def policy(*rules: dict[str, Any], **fields: Any) -> Policy:
     return Policy.model_validate({"rules": rules, **fields})
 
 
+def continuous(ttl_seconds: float) -> dict[str, Any]:
+    return {"phase": "continuous", "ttl_seconds": ttl_seconds}
+
+
 @pytest.mark.parametrize("name", ["a", "smoke", "smoke-2", "first_token", "0", "a" * 63])
 def test_gate_names(name: str) -> None:
     assert check_gate_name(name) == name
@@ -75,6 +80,17 @@ def test_publish_is_not_a_gates_name() -> None:
         ({"rules": [rule(gates={"a": {"timeout_seconds": LARGEST_TIMEOUT_SECONDS + 1}})]}, "timeout_seconds"),
         ({"rules": [rule(gates={"a": {}})]}, "timeout_seconds"),
         ({"rules": [rule(gates={"a": {"timeout_seconds": 1, "retries": 2}})]}, "retries"),
+        ({"rules": [rule(gates={"a": {"timeout_seconds": 1, "failure_limit": -1}})]}, "failure_limit"),
+        ({"rules": [rule(gates={"a": {"timeout_seconds": 1, "failure_limit": 101}})]}, "failure_limit"),
+        ({"rules": [rule(gates={"a": {"timeout_seconds": 1, "failure_limit": True}})]}, "failure_limit"),
+        ({"rules": [rule(gates={"a": {"timeout_seconds": 1, "inconclusive_limit": -1}})]}, "inconclusive_limit"),
+        ({"rules": [rule(gates={"a": {"timeout_seconds": 1, "max_concurrent": 0}})]}, "max_concurrent"),
+        ({"rules": [rule(gates={"a": {"timeout_seconds": 1, "claim_limit": 0}})]}, "claim_limit"),
+        ({"rules": [rule(gates={"a": {"timeout_seconds": 1, "phase": "continuous"}})]}, "needs ttl_seconds"),
+        ({"rules": [rule(gates={"a": {"timeout_seconds": 1, "ttl_seconds": 9}})]}, "is for gates of phase"),
+        ({"rules": [rule(gates={"a": {"timeout_seconds": 1, "phase": "later"}})]}, "phase"),
+        ({"rules": [rule(gates={"a": {"timeout_seconds": 1, **continuous(4.9)}})]}, "ttl_seconds"),
+        ({"rules": [rule(gates={"a": {"timeout_seconds": 1, **continuous(float("inf"))}})]}, "ttl_seconds"),
         ({"rules": [rule(hold="instance")]}, "hold"),
         ({"rules": [rule(hold="card+instance")]}, "needs a component"),
         ({"rules": [rule(hold="card+instance", selector={"component": "*"})]}, "needs a component"),
@@ -111,6 +127,32 @@ def test_matching_rules_add_up() -> None:
         rule(selector={"model": "Llama"}, gates={"never": {"timeout_seconds": 1}}),
     ).requirements(card(), CARD_ATTRIBUTES)
     assert found == Requirements(Hold.CARD, gates_of({"smoke": 60, "latency": 5, "accuracy": 9}))
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "joined"),
+    [
+        ({}, {"failure_limit": 2}, {"failure_limit": 0}),
+        ({"failure_limit": 3}, {"failure_limit": 2}, {"failure_limit": 2}),
+        ({}, {"inconclusive_limit": 2}, {"inconclusive_limit": 2}),
+        ({"inconclusive_limit": 0}, {"inconclusive_limit": 2}, {"inconclusive_limit": 0}),
+        ({}, {}, {"inconclusive_limit": None, "max_concurrent": None, "claim_limit": 3}),
+        ({"phase": "continuous", "ttl_seconds": 9}, {}, {"phase": "continuous", "ttl_seconds": 9}),
+        (
+            *({"phase": "continuous", "ttl_seconds": 9}, {"phase": "continuous", "ttl_seconds": 7}),
+            {"phase": "continuous", "ttl_seconds": 7},
+        ),
+        ({"max_concurrent": 4}, {}, {"max_concurrent": 4}),
+        ({"max_concurrent": 4}, {"max_concurrent": 2, "claim_limit": 1}, {"max_concurrent": 2, "claim_limit": 1}),
+    ],
+)
+def test_of_what_two_rules_ask_of_one_gate_the_stricter_counts(
+    one: dict[str, Any], other: dict[str, Any], joined: dict[str, Any]
+) -> None:
+    """Whatever the order of the rules in the file."""
+    both = [GatePolicy.model_validate({"timeout_seconds": 1, **asked}) for asked in (one, other)]
+    expected = GatePolicy.model_validate({"timeout_seconds": 1, **joined})
+    assert both[0].joined(both[1]) == both[1].joined(both[0]) == expected
 
 
 def test_an_instance_record_concerns_only_rules_that_hold_it() -> None:

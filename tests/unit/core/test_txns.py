@@ -16,6 +16,7 @@ from tests.support.instances import INSTANCE, LEASE, RECORD, TEXT, K
         (txns.exists(K), "ver(K)>0"),
         (txns.no_newer_shadow(INSTANCE, 100), "mod(S*)<101"),
         (txns.no_newer_rollout_hold(100), "mod(H)<101"),
+        (txns.none_created(b"v1/mdc/", 100), "create([b'v1/mdc/', b'v1/mdc0'))<101"),
         (txns.none_newer(b"v1/mdc/", 100), "mod([b'v1/mdc/', b'v1/mdc0'))<101"),
     ],
 )

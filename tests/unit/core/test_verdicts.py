@@ -6,8 +6,8 @@ from datetime import datetime, timedelta
 import pytest
 
 from greenroom.core import record as records
-from greenroom.core.policy import Hold
-from greenroom.core.record import Record
+from greenroom.core.policy import Hold, Phase
+from greenroom.core.record import GateState, Record
 from greenroom.core.rollout_holds import RolloutHold
 from greenroom.core.selectors import Selector
 from greenroom.core.snapshot import Snapshot
@@ -222,6 +222,104 @@ def test_the_reconciler_looks_at_public_cards_with_hold_health() -> None:
     record = after(held_record(K, hold=Hold.HEALTH), Outcome.PASSED)
     assert reconcile(None)(snapshot(record, asked=()), LATER) == MoreKeys()
     assert told(reconcile(None)(snapshot(record, public=(K,)), LATER))[0] == "released"
+
+
+def claimed(record: Record, count: int) -> Record:
+    gate = record.gates["smoke"].model_copy(update={"claims": count})
+    return record.model_copy(update={"gates": {**record.gates, "smoke": gate}})
+
+
+CLAIM = repr(b"\x01greenroom/claims/smoke/" + INSTANCE.encode())
+
+
+@pytest.mark.parametrize("outcome", Outcome)
+def test_a_verdict_ends_the_claim_of_its_gate_in_the_same_txn(outcome: Outcome) -> None:
+    """Whoever wants to run the next attempt must not wait for a claim that nobody renews."""
+    plan = report(outcome, snapshot(claimed(TWO_GATES, 1), shadows=(K,)))
+    assert isinstance(plan, Planned)
+    assert TEXT.txn(plan.txn) == f"{ALONE}; del {CLAIM}"
+    assert plan.record.gates["smoke"].claims == 0
+
+
+def test_row_10_a_release_ends_the_claim_of_the_last_gate_too() -> None:
+    plan = report(Outcome.PASSED, snapshot(claimed(HELD, 2), shadows=(K,)))
+    assert isinstance(plan, Planned)
+    assert TEXT.txn(plan.txn) == f"{RELEASE}; del {CLAIM}"
+
+
+def test_row_9_an_attempt_is_given_up_only_where_no_claim_came_meanwhile() -> None:
+    seen = snapshot(claimed(HELD, 3), shadows=(K,))
+    assert told(reconcile(None, ())(seen, LATER)) == (
+        "stored",
+        f"mod(R)=7 | mod({CLAIM})=0 || put R keep",
+        "HELD card g1 [K] smoke:ERROR#1",
+    )
+    for known in (None, ("smoke",)):
+        assert reconcile(None, known)(seen, LATER) == Unchanged(seen.record)  # type: ignore[arg-type]
+
+
+RENEW_BY = NOW + timedelta(seconds=60)
+
+
+def continuous(record: Record, **update: object) -> Record:
+    """The record, whose gate is continuous and passed until RENEW_BY."""
+    settings = {"phase": Phase.CONTINUOUS, "ttl_seconds": 60, "deadline": RENEW_BY, **update}
+    return record.model_copy(update={"gates": {"smoke": record.gates["smoke"].model_copy(update=settings)}})
+
+
+SERVING = continuous(released(after(HELD, Outcome.PASSED), NOW))
+WITHDRAW = "mod(R)=7 | mod(K)=40 | mod(B)=0 || put S(K) lease; del K; put R keep"
+
+
+def test_row_14_a_failed_pass_and_the_withdrawal_are_one_txn() -> None:
+    assert report(Outcome.FAILED, snapshot(SERVING, asked=())) == MoreKeys()
+    plan = report(Outcome.FAILED, snapshot(SERVING, public=(K,), asked=(K,)))
+    assert told(plan) == ("withdrawn", WITHDRAW, "WITHDRAWN card g1 [K] smoke:PENDING#2")
+    assert isinstance(plan, Planned)
+    assert plan.record.withdrawn_by == "", "when its gates pass again, it comes back by itself"
+    lines = [(line.actor, line.event, line.reason) for line in plan.record.transitions[-2:]]
+    assert lines == [("ci", "smoke failed", "why"), ("greenroom", "withdraw", "gate smoke failed: why")]
+
+
+def test_row_9_a_renewal_is_stored_and_withdraws_nothing_else() -> None:
+    """Another gate's renewal may be on its way after an outage: that is the reconciler's to know."""
+    two = released(after(after(TWO_GATES, Outcome.PASSED), Outcome.PASSED, "chat"), NOW)
+    lapsed = {"phase": Phase.CONTINUOUS, "ttl_seconds": 60, "deadline": NOW}
+    gates = {name: gate.model_copy(update=lapsed) for name, gate in two.gates.items()}
+    seen = snapshot(two.model_copy(update={"gates": gates}), public=(K,))
+    assert told(report(Outcome.PASSED, seen)) == (
+        "stored",
+        ALONE,
+        "RELEASED card g1 [K] smoke:PASSED#1 chat:PASSED#1",
+    )
+
+
+def test_a_renewal_needs_no_look_at_the_cards() -> None:
+    """There is one a minute for each worker of a fleet: it costs one read and one Txn."""
+    assert told(report(Outcome.PASSED, snapshot(SERVING, asked=())))[:2] == ("stored", ALONE)
+
+
+def test_row_14_the_reconciler_withdraws_what_was_not_renewed_after_the_grace() -> None:
+    seen = snapshot(SERVING, public=(K,), asked=(K,))
+    assert reconcile(None)(snapshot(SERVING, asked=()), RENEW_BY) == MoreKeys()
+    assert told(reconcile(None)(seen, RENEW_BY)) == ("withdrawn", WITHDRAW, "WITHDRAWN card g1 [K] smoke:PENDING#2")
+    assert reconcile(RENEW_BY + timedelta(seconds=1))(seen, RENEW_BY) == Unchanged(SERVING)
+    failed = continuous(SERVING, state=GateState.FAILED)
+    assert told(reconcile(None)(snapshot(failed, public=(K,), asked=(K,)), NOW))[0] == "withdrawn"
+
+
+def test_row_9_the_reconciler_opens_the_next_attempt_of_a_pass_that_lapsed_before_the_release() -> None:
+    seen = snapshot(continuous(after(HELD, Outcome.PASSED)), shadows=(K,), rollout_holds=(FREEZE,))
+    assert told(reconcile(None)(seen, RENEW_BY)) == ("stored", ALONE, "HELD card g1 [K] smoke:PENDING#2")
+
+
+def test_an_operation_that_finds_a_lapsed_pass_releases_nothing() -> None:
+    """The hold was lifted, and the last gate passes; but the probe of an hour ago says nothing of now."""
+    record = after(TWO_GATES, Outcome.PASSED)
+    lapsed = {"phase": Phase.CONTINUOUS, "ttl_seconds": 60, "deadline": NOW}
+    gates = {**record.gates, "smoke": record.gates["smoke"].model_copy(update=lapsed)}
+    seen = snapshot(record.model_copy(update={"gates": gates}), shadows=(K,))
+    assert told(report(Outcome.PASSED, seen, "chat"))[:2] == ("stored", ALONE)
 
 
 def test_row_14_a_withdrawal_looks_at_every_listed_card_first() -> None:

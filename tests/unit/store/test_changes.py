@@ -4,20 +4,25 @@ import asyncio
 
 import pytest
 
+from greenroom.core.claims import Claim
 from greenroom.core.rollout_holds import RolloutHold
-from greenroom.store.changes import Changes, Feed
+from greenroom.store.changes import Changes, ClaimExpired, Feed
 from tests.support.mirroring import ONE, TWO, expired
+from tests.support.registering import now
 
 
 async def test_what_came_since_the_last_call_comes_as_one() -> None:
     feed = Feed()
     gone = expired(TWO)
     hold = RolloutHold(hold_id="freeze", reason="incident", actor="ops")
+    ended = ClaimExpired(ONE, "smoke", Claim(runner="r1", attempt=1, claimed=now(), expires=now()))
     with feed.subscribe() as changes:
         feed.publish(Changes(frozenset({ONE})))
         feed.publish(Changes(frozenset({TWO}), (gone,)))
         feed.publish(Changes(ended_holds=(hold,)))
-        assert await changes.next() == Changes(frozenset({ONE, TWO}), (gone,), ended_holds=(hold,))
+        feed.publish(Changes(expired_claims=(ended,)))
+        everything = Changes(frozenset({ONE, TWO}), (gone,), ended_holds=(hold,), expired_claims=(ended,))
+        assert await changes.next() == everything
 
 
 async def test_each_subscriber_gets_its_own_copy() -> None:

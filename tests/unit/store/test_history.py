@@ -2,14 +2,14 @@
 
 from collections.abc import Mapping
 
-from greenroom.core.keyspace import RECORDS, ROLLOUT_HOLDS, SHADOWS, InstanceId, record_key, shadow_key
+from greenroom.core.keyspace import CLAIMS, RECORDS, ROLLOUT_HOLDS, SHADOWS, InstanceId, record_key, shadow_key
 from greenroom.core.rollout_holds import RolloutHold, encode
 from greenroom.core.selectors import Selector
 from greenroom.pb.etcd import kv_pb2
 from greenroom.store.history import Past, is_behind, touched_since
 from greenroom.store.mirror import Mirror
 from tests.support.control_side import GATED
-from tests.support.mirroring import ONE, TWO, held, kv_of, record_kv, shadow_kv
+from tests.support.mirroring import ONE, TWO, claim_kv, held, kv_of, record_kv, shadow_kv
 from tests.support.registering import card_key, held_record, instance_record_key
 
 HOLD = ROLLOUT_HOLDS + b"freeze"
@@ -32,6 +32,7 @@ def past_of(*kvs: kv_pb2.KeyValue, revision: int = 10, addresses: Mapping[bytes,
         holds={kv.key: kv for kv in kvs if kv.key.startswith(ROLLOUT_HOLDS)},
         shadows={kv.key: kv.mod_revision for kv in kvs if kv.key.startswith(SHADOWS)},
         addresses={} if addresses is None else addresses,
+        claims={kv.key: kv for kv in kvs if kv.key.startswith(CLAIMS)},
     )
 
 
@@ -51,6 +52,19 @@ def test_records_and_shadows_that_came_changed_or_went_name_their_instance() -> 
     assert touched_since(past, mirror_of(record_kv(ONE), *held(TWO))) == {ONE}
     assert touched_since(past, mirror_of(*held(TWO))) == {ONE}
     assert touched_since(past, mirror_of(*held(ONE), *held(TWO), *held(THREE))) == {THREE}
+
+
+def test_claims_that_came_were_renewed_or_went_name_their_instance() -> None:
+    kvs, claim = [*held(ONE), *held(TWO)], claim_kv(ONE, revision=8)
+    past = past_of(*kvs, claim)
+    assert touched_since(past, mirror_of(*kvs, claim)) == frozenset()
+    assert touched_since(past, mirror_of(*kvs)) == {ONE}
+    assert touched_since(past, mirror_of(*kvs, claim_kv(ONE, revision=11))) == {ONE}
+    assert touched_since(past, mirror_of(*kvs, claim, claim_kv(TWO, revision=11))) == {TWO}
+    was = past.instance(ONE)
+    assert was is not None
+    assert was.claims == mirror_of(*kvs, claim).claims(ONE)
+    assert past.instance(TWO).claims == {}  # type: ignore[union-attr]
 
 
 def test_a_rollout_hold_names_those_that_it_was_or_is_about() -> None:

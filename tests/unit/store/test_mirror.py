@@ -1,13 +1,13 @@
 """What the mirror shows after etcd's keys and events, and which instances it says they touched."""
 
-from greenroom.core.keyspace import ROLLOUT_HOLDS, record_key, shadow_key
+from greenroom.core.keyspace import CLAIMS, ROLLOUT_HOLDS, claim_key, record_key, shadow_key
 from greenroom.core.policy import Hold
 from greenroom.core.record import State
 from greenroom.core.templates import GatedKeys
 from greenroom.store.changes import Changes
 from greenroom.store.mirror import Mirror
 from tests.support.control_side import GATED
-from tests.support.mirroring import ONE, TWO, delete_event, held, kv_of, put_event, record_kv, shadow_kv
+from tests.support.mirroring import ONE, TWO, claim_kv, delete_event, held, kv_of, put_event, record_kv, shadow_kv
 from tests.support.registering import card_key, card_value, held_record, instance_record, instance_record_key
 
 HOLD = ROLLOUT_HOLDS + b"freeze"
@@ -89,6 +89,38 @@ def test_it_knows_the_revision_of_each_key_that_it_shows_and_of_the_newest_event
     assert (mirror.revisions, mirror.newest) == ({record_key(ONE): 7, HOLD: 11}, 12)
     mirror.replace([kv_of(record_key(TWO), b"{}", 3)])
     assert (mirror.revisions, mirror.newest) == ({record_key(TWO): 3}, 3)
+
+
+def test_a_claim_shows_on_its_instance_until_it_is_gone() -> None:
+    mirror, claim = mirror_of(*held(ONE)), claim_kv(ONE, revision=12)
+    assert mirror.apply([put_event(claim.key, claim.value, 12)]) == Changes(frozenset({ONE}))
+    assert mirror.revisions[claim.key] == 12
+    assert [one.runner for one in mirror.claims(ONE).values()] == ["runner-1"]
+    assert mirror.instance(ONE).claimed.keys() == {"smoke"}  # type: ignore[union-attr]
+    assert list(mirror.claimed_gates()) == ["smoke"]
+    assert mirror.named(claim.key) == ONE
+    assert mirror.apply([delete_event(claim.key, 13)]).instances == {ONE}
+    assert (mirror.claims(ONE), list(mirror.claimed_gates())) == ({}, [])
+    mirror.apply([put_event(claim.key, claim.value, 14)])
+    mirror.replace(held(ONE))
+    assert mirror.claims(ONE) == {}
+
+
+def test_a_claim_that_ends_with_its_record_did_not_expire_and_one_that_ends_alone_did() -> None:
+    """A verdict and a runner's own release write the record; an etcd lease that ends takes the claim alone."""
+    claim, record = claim_kv(ONE), record_kv(ONE)
+    together = mirror_of(*held(ONE), claim)
+    assert together.apply([put_event(record.key, record.value, 9), delete_event(claim.key, 9)]).expired_claims == ()
+    alone = mirror_of(*held(ONE), claim)
+    [ended] = alone.apply([put_event(record.key, record.value, 8), delete_event(claim.key, 9)]).expired_claims
+    assert (ended.instance, ended.gate, ended.claim.runner) == (ONE, "smoke", "runner-1")
+    assert mirror_of(claim).apply([delete_event(claim.key, 9)]).expired_claims == (), "its instance is gone too"
+
+
+def test_what_is_no_claim_under_their_prefix_touches_nobody() -> None:
+    mirror = mirror_of(*held(ONE), kv_of(claim_key(ONE, "smoke"), b"unreadable"))
+    assert mirror.claims(ONE) == {}
+    assert mirror.apply([put_event(CLAIMS + b"odd", b"", 9)]).instances == frozenset()
 
 
 def test_it_knows_the_revision_of_each_public_instance_record() -> None:

@@ -1,5 +1,6 @@
 """Which keys of an instance are taken for existing."""
 
+from greenroom.core.claims import Claim
 from greenroom.core.policy import Hold
 from greenroom.core.transitions import Outcome, released, with_verdict
 from greenroom.store.mirrored import MirroredInstance
@@ -12,6 +13,14 @@ def test_while_held_the_keys_in_the_reserved_area_are_live() -> None:
     assert MirroredInstance(ONE, record, 7, frozenset(), None).live_cards == 0
     one = MirroredInstance(ONE, record, 7, frozenset({card_key(ONE)}), None)
     assert (one.live_keys, one.live_cards) == ({card_key(ONE)}, 1)
+
+
+def test_only_claims_on_current_attempts_are_such() -> None:
+    claim = Claim(runner="r1", attempt=1, claimed=now(), expires=now())
+    old = claim.model_copy(update={"attempt": 2})
+    claims = {"smoke": claim, "latency": old, "removed": claim}
+    record = held_record(ONE, {"smoke": 9.0, "latency": 9.0})
+    assert MirroredInstance(ONE, record, 7, frozenset(), None, claims).claimed == {"smoke": claim}
 
 
 def test_once_public_every_registered_key_is_taken_for_live() -> None:

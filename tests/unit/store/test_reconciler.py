@@ -12,7 +12,7 @@ from greenroom.store.changes import Changes
 from greenroom.store.follower import Follower
 from greenroom.store.reconciler import LONGEST_SLEEP_SECONDS, Reconciler
 from tests.support.control_side import EventLog, MovableClock
-from tests.support.mirroring import ONE, TWO, fed_follower, held, kv_of, unconnected
+from tests.support.mirroring import ONE, TWO, claim_kv, fed_follower, held, kv_of, unconnected
 from tests.support.registering import held_record, now
 
 HOLD = kv_of(b"\x01greenroom/rollout-holds/f", b'{"hold_id": "f", "reason": "r", "actor": "a"}')
@@ -56,6 +56,16 @@ async def test_what_is_ready_is_taken_up_and_what_waits_is_not(clock: MovableClo
 async def test_only_what_changed_is_looked_at(clock: MovableClock) -> None:
     reconciler = Watched(fed_follower([*passed(ONE), *passed(TWO)], clock=clock), clock)
     assert await reconciler.look(Changes(frozenset({TWO}))) == [TWO]
+
+
+async def test_an_attempt_is_given_up_when_its_last_claim_is_gone(clock: MovableClock) -> None:
+    record = held_record(ONE)
+    gate = record.gates["smoke"].model_copy(update={"claims": 3})
+    kvs = held(ONE, record.model_copy(update={"gates": {"smoke": gate}}))
+    claimed = Watched(fed_follower([*kvs, claim_kv(ONE)], clock=clock), clock)
+    assert await claimed.look(Changes(everything=True)) == []
+    free = Watched(fed_follower(kvs, clock=clock), clock)
+    assert await free.look(Changes(everything=True)) == [ONE]
 
 
 async def test_a_rollout_hold_keeps_it_from_trying(clock: MovableClock) -> None:

@@ -108,6 +108,28 @@ GATE_STATE_OVERRIDDEN: GateState.ValueType  # 6
 """An operator decided against the gate."""
 Global___GateState: _TypeAlias = GateState  # noqa: Y015
 
+class _GatePhase:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _GatePhaseEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_GatePhase.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    GATE_PHASE_UNSPECIFIED: _GatePhase.ValueType  # 0
+    GATE_PHASE_PRE_RELEASE: _GatePhase.ValueType  # 1
+    """It has to pass once before the release."""
+    GATE_PHASE_CONTINUOUS: _GatePhase.ValueType  # 2
+    """It has to pass again and again: an instance for which it fails, or is not renewed, is withdrawn."""
+
+class GatePhase(_GatePhase, metaclass=_GatePhaseEnumTypeWrapper):
+    """For how long a gate's pass counts."""
+
+GATE_PHASE_UNSPECIFIED: GatePhase.ValueType  # 0
+GATE_PHASE_PRE_RELEASE: GatePhase.ValueType  # 1
+"""It has to pass once before the release."""
+GATE_PHASE_CONTINUOUS: GatePhase.ValueType  # 2
+"""It has to pass again and again: an instance for which it fails, or is not renewed, is withdrawn."""
+Global___GatePhase: _TypeAlias = GatePhase  # noqa: Y015
+
 class _Outcome:
     ValueType = _typing.NewType("ValueType", _builtins.int)
     V: _TypeAlias = ValueType  # noqa: Y015
@@ -386,6 +408,11 @@ class GateStatus(_message.Message):
     OPENED_TIME_FIELD_NUMBER: _builtins.int
     DECIDED_TIME_FIELD_NUMBER: _builtins.int
     DEADLINE_TIME_FIELD_NUMBER: _builtins.int
+    PHASE_FIELD_NUMBER: _builtins.int
+    RENEW_BY_TIME_FIELD_NUMBER: _builtins.int
+    FAILURES_FIELD_NUMBER: _builtins.int
+    INCONCLUSIVES_FIELD_NUMBER: _builtins.int
+    CLAIM_FIELD_NUMBER: _builtins.int
     gate: _builtins.str
     state: Global___GateState.ValueType
     attempt: _builtins.int
@@ -393,6 +420,13 @@ class GateStatus(_message.Message):
     reason: _builtins.str
     """The reporter's, at most 2 KiB."""
     reporter: _builtins.str
+    phase: Global___GatePhase.ValueType
+    failures: _builtins.int
+    """Failed attempts since the last pass, or since a person or a new card began anew; as many as the policy's
+    failure_limit are forgiven, each of which opened the next attempt.
+    """
+    inconclusives: _builtins.int
+    """Inconclusive verdicts on this attempt; counted where the policy has an inconclusive_limit."""
     @_builtins.property
     def opened_time(self) -> _timestamp_pb2.Timestamp: ...
     @_builtins.property
@@ -401,7 +435,15 @@ class GateStatus(_message.Message):
 
     @_builtins.property
     def deadline_time(self) -> _timestamp_pb2.Timestamp:
-        """The attempt fails by itself at this time."""
+        """The attempt fails by itself at this time. Unset while renew_by_time counts."""
+
+    @_builtins.property
+    def renew_by_time(self) -> _timestamp_pb2.Timestamp:
+        """By then a continuous gate that has passed must have passed again, on the same attempt; unset for any other."""
+
+    @_builtins.property
+    def claim(self) -> Global___GateClaim:
+        """Who runs this attempt; unset while nobody has claimed it."""
 
     def __init__(
         self,
@@ -414,14 +456,46 @@ class GateStatus(_message.Message):
         opened_time: _timestamp_pb2.Timestamp | None = ...,
         decided_time: _timestamp_pb2.Timestamp | None = ...,
         deadline_time: _timestamp_pb2.Timestamp | None = ...,
+        phase: Global___GatePhase.ValueType = ...,
+        renew_by_time: _timestamp_pb2.Timestamp | None = ...,
+        failures: _builtins.int = ...,
+        inconclusives: _builtins.int = ...,
+        claim: Global___GateClaim | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["deadline_time", b"deadline_time", "decided_time", b"decided_time", "opened_time", b"opened_time"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["claim", b"claim", "deadline_time", b"deadline_time", "decided_time", b"decided_time", "opened_time", b"opened_time", "renew_by_time", b"renew_by_time"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["attempt", b"attempt", "deadline_time", b"deadline_time", "decided_time", b"decided_time", "gate", b"gate", "opened_time", b"opened_time", "reason", b"reason", "reporter", b"reporter", "state", b"state"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["attempt", b"attempt", "claim", b"claim", "deadline_time", b"deadline_time", "decided_time", b"decided_time", "failures", b"failures", "gate", b"gate", "inconclusives", b"inconclusives", "opened_time", b"opened_time", "phase", b"phase", "reason", b"reason", "renew_by_time", b"renew_by_time", "reporter", b"reporter", "state", b"state"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___GateStatus: _TypeAlias = GateStatus  # noqa: Y015
+
+@_typing.final
+class GateClaim(_message.Message):
+    """Who has claimed a gate's current attempt."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    RUNNER_FIELD_NUMBER: _builtins.int
+    EXPIRE_TIME_FIELD_NUMBER: _builtins.int
+    runner: _builtins.str
+    @_builtins.property
+    def expire_time(self) -> _timestamp_pb2.Timestamp:
+        """When it ends unless it is renewed; kept by an etcd lease, so precise to about a second."""
+
+    def __init__(
+        self,
+        *,
+        runner: _builtins.str = ...,
+        expire_time: _timestamp_pb2.Timestamp | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["expire_time", b"expire_time"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["expire_time", b"expire_time", "runner", b"runner"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___GateClaim: _TypeAlias = GateClaim  # noqa: Y015
 
 @_typing.final
 class Condition(_message.Message):
@@ -742,6 +816,151 @@ class ReportVerdictResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___ReportVerdictResponse: _TypeAlias = ReportVerdictResponse  # noqa: Y015
+
+@_typing.final
+class Claim(_message.Message):
+    """A runner's right to run one attempt of one gate."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NAME_FIELD_NUMBER: _builtins.int
+    LEASE_FIELD_NUMBER: _builtins.int
+    ATTEMPT_FIELD_NUMBER: _builtins.int
+    RUNNER_FIELD_NUMBER: _builtins.int
+    EXPIRE_TIME_FIELD_NUMBER: _builtins.int
+    name: _builtins.str
+    """instances/{id}/gates/{gate}/claim"""
+    lease: _builtins.str
+    """The etcd lease that it lies on, in lower-case hex: whoever knows it may renew or release the claim."""
+    attempt: _builtins.int
+    runner: _builtins.str
+    @_builtins.property
+    def expire_time(self) -> _timestamp_pb2.Timestamp:
+        """When it ends unless it is renewed."""
+
+    def __init__(
+        self,
+        *,
+        name: _builtins.str = ...,
+        lease: _builtins.str = ...,
+        attempt: _builtins.int = ...,
+        runner: _builtins.str = ...,
+        expire_time: _timestamp_pb2.Timestamp | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["expire_time", b"expire_time"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["attempt", b"attempt", "expire_time", b"expire_time", "lease", b"lease", "name", b"name", "runner", b"runner"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Claim: _TypeAlias = Claim  # noqa: Y015
+
+@_typing.final
+class ClaimGateRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NAME_FIELD_NUMBER: _builtins.int
+    GATE_FIELD_NUMBER: _builtins.int
+    ATTEMPT_FIELD_NUMBER: _builtins.int
+    RUNNER_FIELD_NUMBER: _builtins.int
+    TTL_FIELD_NUMBER: _builtins.int
+    name: _builtins.str
+    """instances/{id}"""
+    gate: _builtins.str
+    attempt: _builtins.int
+    """The attempt to run: the current one."""
+    runner: _builtins.str
+    """Who will run it."""
+    @_builtins.property
+    def ttl(self) -> _duration_pb2.Duration:
+        """How long the claim stands without a renewal: 5 s to an hour, in whole seconds, rounded up. Renew it after a third."""
+
+    def __init__(
+        self,
+        *,
+        name: _builtins.str = ...,
+        gate: _builtins.str = ...,
+        attempt: _builtins.int = ...,
+        runner: _builtins.str = ...,
+        ttl: _duration_pb2.Duration | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["ttl", b"ttl"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["attempt", b"attempt", "gate", b"gate", "name", b"name", "runner", b"runner", "ttl", b"ttl"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ClaimGateRequest: _TypeAlias = ClaimGateRequest  # noqa: Y015
+
+@_typing.final
+class RenewClaimRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NAME_FIELD_NUMBER: _builtins.int
+    LEASE_FIELD_NUMBER: _builtins.int
+    name: _builtins.str
+    """instances/{id}/gates/{gate}/claim"""
+    lease: _builtins.str
+    """The claim's own."""
+    def __init__(
+        self,
+        *,
+        name: _builtins.str = ...,
+        lease: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["lease", b"lease", "name", b"name"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RenewClaimRequest: _TypeAlias = RenewClaimRequest  # noqa: Y015
+
+@_typing.final
+class ReleaseClaimRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NAME_FIELD_NUMBER: _builtins.int
+    LEASE_FIELD_NUMBER: _builtins.int
+    name: _builtins.str
+    """instances/{id}/gates/{gate}/claim"""
+    lease: _builtins.str
+    """The claim's own."""
+    def __init__(
+        self,
+        *,
+        name: _builtins.str = ...,
+        lease: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["lease", b"lease", "name", b"name"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ReleaseClaimRequest: _TypeAlias = ReleaseClaimRequest  # noqa: Y015
+
+@_typing.final
+class ReleaseClaimResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CLAIM_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def claim(self) -> Global___Claim:
+        """As it was."""
+
+    def __init__(
+        self,
+        *,
+        claim: Global___Claim | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["claim", b"claim"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["claim", b"claim"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ReleaseClaimResponse: _TypeAlias = ReleaseClaimResponse  # noqa: Y015
 
 @_typing.final
 class RolloutHold(_message.Message):

@@ -54,6 +54,21 @@ class ControlStub:
                 request_serializer=greenroom_dot_control_dot_v1_dot_control__pb2.ReportVerdictRequest.SerializeToString,
                 response_deserializer=greenroom_dot_control_dot_v1_dot_control__pb2.ReportVerdictResponse.FromString,
                 _registered_method=True)
+        self.ClaimGate = channel.unary_unary(
+                '/greenroom.control.v1.Control/ClaimGate',
+                request_serializer=greenroom_dot_control_dot_v1_dot_control__pb2.ClaimGateRequest.SerializeToString,
+                response_deserializer=greenroom_dot_control_dot_v1_dot_control__pb2.Claim.FromString,
+                _registered_method=True)
+        self.RenewClaim = channel.unary_unary(
+                '/greenroom.control.v1.Control/RenewClaim',
+                request_serializer=greenroom_dot_control_dot_v1_dot_control__pb2.RenewClaimRequest.SerializeToString,
+                response_deserializer=greenroom_dot_control_dot_v1_dot_control__pb2.Claim.FromString,
+                _registered_method=True)
+        self.ReleaseClaim = channel.unary_unary(
+                '/greenroom.control.v1.Control/ReleaseClaim',
+                request_serializer=greenroom_dot_control_dot_v1_dot_control__pb2.ReleaseClaimRequest.SerializeToString,
+                response_deserializer=greenroom_dot_control_dot_v1_dot_control__pb2.ReleaseClaimResponse.FromString,
+                _registered_method=True)
         self.CreateRolloutHold = channel.unary_unary(
                 '/greenroom.control.v1.Control/CreateRolloutHold',
                 request_serializer=greenroom_dot_control_dot_v1_dot_control__pb2.CreateRolloutHoldRequest.SerializeToString,
@@ -146,6 +161,33 @@ class ControlServicer:
 
     def ReportVerdict(self, request, context):
         """Stores the verdict on one attempt of one gate, and does in the same step what follows from it.
+
+        An attempt takes one outcome. A continuous gate that has passed takes more: passed on the same attempt renews its
+        pass, and failed withdraws the instance, or opens the next attempt where the policy forgives the failure.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ClaimGate(self, request, context):
+        """Claims one attempt of one gate for a runner, until the claim ends: nobody else is given it meanwhile. A claim ends
+        when it is not renewed, is released, or a verdict comes; a verdict needs none. ALREADY_EXISTS (GATE_CLAIMED) says
+        who has it and until when; RESOURCE_EXHAUSTED (TOO_MANY_CLAIMS): the gate is run as often as it may be at once.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def RenewClaim(self, request, context):
+        """Gives a claim its whole time again. NOT_FOUND (UNKNOWN_CLAIM): it has ended; FAILED_PRECONDITION: the attempt was
+        decided, or is not the current one any more. In both cases stop running it.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ReleaseClaim(self, request, context):
+        """Ends a claim early. It does not count as one that ended without a verdict.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -245,6 +287,21 @@ def add_ControlServicer_to_server(servicer, server):
                     servicer.ReportVerdict,
                     request_deserializer=greenroom_dot_control_dot_v1_dot_control__pb2.ReportVerdictRequest.FromString,
                     response_serializer=greenroom_dot_control_dot_v1_dot_control__pb2.ReportVerdictResponse.SerializeToString,
+            ),
+            'ClaimGate': grpc.unary_unary_rpc_method_handler(
+                    servicer.ClaimGate,
+                    request_deserializer=greenroom_dot_control_dot_v1_dot_control__pb2.ClaimGateRequest.FromString,
+                    response_serializer=greenroom_dot_control_dot_v1_dot_control__pb2.Claim.SerializeToString,
+            ),
+            'RenewClaim': grpc.unary_unary_rpc_method_handler(
+                    servicer.RenewClaim,
+                    request_deserializer=greenroom_dot_control_dot_v1_dot_control__pb2.RenewClaimRequest.FromString,
+                    response_serializer=greenroom_dot_control_dot_v1_dot_control__pb2.Claim.SerializeToString,
+            ),
+            'ReleaseClaim': grpc.unary_unary_rpc_method_handler(
+                    servicer.ReleaseClaim,
+                    request_deserializer=greenroom_dot_control_dot_v1_dot_control__pb2.ReleaseClaimRequest.FromString,
+                    response_serializer=greenroom_dot_control_dot_v1_dot_control__pb2.ReleaseClaimResponse.SerializeToString,
             ),
             'CreateRolloutHold': grpc.unary_unary_rpc_method_handler(
                     servicer.CreateRolloutHold,
@@ -405,6 +462,87 @@ class Control:
             '/greenroom.control.v1.Control/ReportVerdict',
             greenroom_dot_control_dot_v1_dot_control__pb2.ReportVerdictRequest.SerializeToString,
             greenroom_dot_control_dot_v1_dot_control__pb2.ReportVerdictResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ClaimGate(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/greenroom.control.v1.Control/ClaimGate',
+            greenroom_dot_control_dot_v1_dot_control__pb2.ClaimGateRequest.SerializeToString,
+            greenroom_dot_control_dot_v1_dot_control__pb2.Claim.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def RenewClaim(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/greenroom.control.v1.Control/RenewClaim',
+            greenroom_dot_control_dot_v1_dot_control__pb2.RenewClaimRequest.SerializeToString,
+            greenroom_dot_control_dot_v1_dot_control__pb2.Claim.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ReleaseClaim(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/greenroom.control.v1.Control/ReleaseClaim',
+            greenroom_dot_control_dot_v1_dot_control__pb2.ReleaseClaimRequest.SerializeToString,
+            greenroom_dot_control_dot_v1_dot_control__pb2.ReleaseClaimResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -56,7 +56,22 @@ class ControlStub:
     GetInstance: _grpc.UnaryUnaryMultiCallable[_control_pb2.GetInstanceRequest, _control_pb2.Instance]
     """One instance, read from etcd."""
     ReportVerdict: _grpc.UnaryUnaryMultiCallable[_control_pb2.ReportVerdictRequest, _control_pb2.ReportVerdictResponse]
-    """Stores the verdict on one attempt of one gate, and does in the same step what follows from it."""
+    """Stores the verdict on one attempt of one gate, and does in the same step what follows from it.
+
+    An attempt takes one outcome. A continuous gate that has passed takes more: passed on the same attempt renews its
+    pass, and failed withdraws the instance, or opens the next attempt where the policy forgives the failure.
+    """
+    ClaimGate: _grpc.UnaryUnaryMultiCallable[_control_pb2.ClaimGateRequest, _control_pb2.Claim]
+    """Claims one attempt of one gate for a runner, until the claim ends: nobody else is given it meanwhile. A claim ends
+    when it is not renewed, is released, or a verdict comes; a verdict needs none. ALREADY_EXISTS (GATE_CLAIMED) says
+    who has it and until when; RESOURCE_EXHAUSTED (TOO_MANY_CLAIMS): the gate is run as often as it may be at once.
+    """
+    RenewClaim: _grpc.UnaryUnaryMultiCallable[_control_pb2.RenewClaimRequest, _control_pb2.Claim]
+    """Gives a claim its whole time again. NOT_FOUND (UNKNOWN_CLAIM): it has ended; FAILED_PRECONDITION: the attempt was
+    decided, or is not the current one any more. In both cases stop running it.
+    """
+    ReleaseClaim: _grpc.UnaryUnaryMultiCallable[_control_pb2.ReleaseClaimRequest, _control_pb2.ReleaseClaimResponse]
+    """Ends a claim early. It does not count as one that ended without a verdict."""
     CreateRolloutHold: _grpc.UnaryUnaryMultiCallable[_control_pb2.CreateRolloutHoldRequest, _control_pb2.RolloutHold]
     """Stops releases from here on. Gates go on running."""
     ListRolloutHolds: _grpc.UnaryUnaryMultiCallable[_control_pb2.ListRolloutHoldsRequest, _control_pb2.ListRolloutHoldsResponse]
@@ -108,7 +123,22 @@ class ControlAsyncStub(ControlStub):
     GetInstance: _aio.UnaryUnaryMultiCallable[_control_pb2.GetInstanceRequest, _control_pb2.Instance]  # type: ignore[assignment]
     """One instance, read from etcd."""
     ReportVerdict: _aio.UnaryUnaryMultiCallable[_control_pb2.ReportVerdictRequest, _control_pb2.ReportVerdictResponse]  # type: ignore[assignment]
-    """Stores the verdict on one attempt of one gate, and does in the same step what follows from it."""
+    """Stores the verdict on one attempt of one gate, and does in the same step what follows from it.
+
+    An attempt takes one outcome. A continuous gate that has passed takes more: passed on the same attempt renews its
+    pass, and failed withdraws the instance, or opens the next attempt where the policy forgives the failure.
+    """
+    ClaimGate: _aio.UnaryUnaryMultiCallable[_control_pb2.ClaimGateRequest, _control_pb2.Claim]  # type: ignore[assignment]
+    """Claims one attempt of one gate for a runner, until the claim ends: nobody else is given it meanwhile. A claim ends
+    when it is not renewed, is released, or a verdict comes; a verdict needs none. ALREADY_EXISTS (GATE_CLAIMED) says
+    who has it and until when; RESOURCE_EXHAUSTED (TOO_MANY_CLAIMS): the gate is run as often as it may be at once.
+    """
+    RenewClaim: _aio.UnaryUnaryMultiCallable[_control_pb2.RenewClaimRequest, _control_pb2.Claim]  # type: ignore[assignment]
+    """Gives a claim its whole time again. NOT_FOUND (UNKNOWN_CLAIM): it has ended; FAILED_PRECONDITION: the attempt was
+    decided, or is not the current one any more. In both cases stop running it.
+    """
+    ReleaseClaim: _aio.UnaryUnaryMultiCallable[_control_pb2.ReleaseClaimRequest, _control_pb2.ReleaseClaimResponse]  # type: ignore[assignment]
+    """Ends a claim early. It does not count as one that ended without a verdict."""
     CreateRolloutHold: _aio.UnaryUnaryMultiCallable[_control_pb2.CreateRolloutHoldRequest, _control_pb2.RolloutHold]  # type: ignore[assignment]
     """Stops releases from here on. Gates go on running."""
     ListRolloutHolds: _aio.UnaryUnaryMultiCallable[_control_pb2.ListRolloutHoldsRequest, _control_pb2.ListRolloutHoldsResponse]  # type: ignore[assignment]
@@ -181,7 +211,40 @@ class ControlServicer(metaclass=_abc_1.ABCMeta):
         request: _control_pb2.ReportVerdictRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_control_pb2.ReportVerdictResponse, _abc.Awaitable[_control_pb2.ReportVerdictResponse]]:
-        """Stores the verdict on one attempt of one gate, and does in the same step what follows from it."""
+        """Stores the verdict on one attempt of one gate, and does in the same step what follows from it.
+
+        An attempt takes one outcome. A continuous gate that has passed takes more: passed on the same attempt renews its
+        pass, and failed withdraws the instance, or opens the next attempt where the policy forgives the failure.
+        """
+
+    @_abc_1.abstractmethod
+    def ClaimGate(
+        self,
+        request: _control_pb2.ClaimGateRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_control_pb2.Claim, _abc.Awaitable[_control_pb2.Claim]]:
+        """Claims one attempt of one gate for a runner, until the claim ends: nobody else is given it meanwhile. A claim ends
+        when it is not renewed, is released, or a verdict comes; a verdict needs none. ALREADY_EXISTS (GATE_CLAIMED) says
+        who has it and until when; RESOURCE_EXHAUSTED (TOO_MANY_CLAIMS): the gate is run as often as it may be at once.
+        """
+
+    @_abc_1.abstractmethod
+    def RenewClaim(
+        self,
+        request: _control_pb2.RenewClaimRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_control_pb2.Claim, _abc.Awaitable[_control_pb2.Claim]]:
+        """Gives a claim its whole time again. NOT_FOUND (UNKNOWN_CLAIM): it has ended; FAILED_PRECONDITION: the attempt was
+        decided, or is not the current one any more. In both cases stop running it.
+        """
+
+    @_abc_1.abstractmethod
+    def ReleaseClaim(
+        self,
+        request: _control_pb2.ReleaseClaimRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_control_pb2.ReleaseClaimResponse, _abc.Awaitable[_control_pb2.ReleaseClaimResponse]]:
+        """Ends a claim early. It does not count as one that ended without a verdict."""
 
     @_abc_1.abstractmethod
     def CreateRolloutHold(
