@@ -76,7 +76,8 @@ class GatingMachine(RuleBasedStateMachine):
                 side.start()
         self.pairing = Pairing(self.stage.etcd, self.stage.plain)
         self.subjects: list[Subject] = []
-        self.killed = False
+        # Whether a rule can be chosen must depend on this run's own steps alone: the stage is all runs'.
+        self.killed = self.down = self.looked = False
         self.held: set[str] = set()
         for kind in kinds:
             self.start_worker(kind, True)
@@ -204,11 +205,12 @@ class GatingMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.subjects)
     @rule(who=picks, side=sides)
     def look(self, who: int, side: bool) -> None:
+        self.looked = True
         subject = self._subject(who)
         if found := self._asked(lambda: self._control(side).instance(subject.instance)):
             subject.looks.append(found)
 
-    @precondition(lambda self: any(subject.looks for subject in self.subjects))
+    @precondition(lambda self: self.looked)
     @rule(who=picks, when=picks, gate=picks, side=sides, outcome=st.sampled_from(["passed"] * 5 + ["failed", "error"]))
     def report(self, who: int, when: int, gate: int, side: bool, outcome: str) -> None:
         """A verdict for what was seen just now, or long ago; repeated ones come by themselves."""
@@ -236,11 +238,22 @@ class GatingMachine(RuleBasedStateMachine):
             self._report(subject, look, look.gates[0], "failed", side)
 
     def _report(self, subject: Subject, look: Any, status: Any, outcome: str, side: bool) -> None:
+        again = self._has_passed_for_now(subject, status.gate, side)
         request = verdict_request(look.name, status, outcome)
         answer = self._asked(lambda: self._control(side).stub.ReportVerdict(request, timeout=CALL_SECONDS))
         if answer and not answer.repeated_verdict and outcome != "error":
             instance, revision = subject.instance, answer.instance.record_revision
-            subject.said(Decided(revision, instance, status.gate, outcome == "passed", look.record_revision))
+            passed = outcome == "passed"
+            subject.said(Decided(revision, instance, status.gate, passed, look.record_revision, again))
+            if again and answer.instance.state == control_pb2.INSTANCE_STATE_WITHDRAWN:
+                subject.said(Withdrew(revision, instance, by_person=False))
+
+    def _has_passed_for_now(self, subject: Subject, gate: str, side: bool) -> bool:
+        """Whether it is a continuous gate that has passed: nothing else changes gates while nobody asks for it."""
+        now = self._asked(lambda: self._control(side).instance(subject.instance))
+        found = (status for status in (now.gates if now else ()) if status.gate == gate)
+        wanted = control_pb2.GATE_PHASE_CONTINUOUS, control_pb2.GATE_STATE_PASSED
+        return any((status.phase, status.state) == wanted for status in found)
 
     @rule(hold_id=st.sampled_from(HOLD_IDS), side=sides, component=st.sampled_from(["", "smoked", "whole"]))
     def hold_or_lift(self, hold_id: str, side: bool, component: str) -> None:
@@ -282,16 +295,18 @@ class GatingMachine(RuleBasedStateMachine):
 
     # ---- proxies ----------------------------------------------------------------------------------------------------
 
-    @precondition(lambda self: self.subjects and not self.killed and self.stage.kills < MAX_KILLS)
+    @precondition(lambda self: self.subjects and not self.killed)
     @rule(side=sides)
     def kill(self, side: bool) -> None:
-        self.killed = True
-        self.stage.kills += 1
-        self.stage.sides[side].kill()
+        self.killed = self.down = True
+        if self.stage.kills < MAX_KILLS:
+            self.stage.kills += 1
+            self.stage.sides[side].kill()
 
-    @precondition(lambda self: not all(side.running for side in self.stage.sides))
+    @precondition(lambda self: self.down)
     @rule()
     def start_again(self) -> None:
+        self.down = False
         for side in self.stage.sides:
             if not side.running:
                 side.start()
