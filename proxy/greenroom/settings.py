@@ -32,6 +32,7 @@ _PASSWORD_VARIABLE = f"{ENV_PREFIX}UPSTREAM_PASSWORD"
 BY_VARIABLE_ONLY = frozenset({"upstream_password"})
 """Every process of a machine can read the command lines of all others."""
 _WITHOUT_AUTHENTICATION = ("control_listen", "http_listen", "embedded_etcd_listen")
+SAFE_CONTROL = "give --control-tls-cert with --control-tls-client-ca, or with --access"
 NOTHING_IS_HELD = "nothing would ever be held; add one, or say --allow-ungated"
 
 
@@ -164,7 +165,8 @@ class Settings(TlsSettings):
         for field in ("control_listen", "http_listen", "embedded_etcd_listen"):
             danger = self._danger_beyond_this_machine(field)
             if danger is not None and not getattr(self, field).is_loopback and not self.insecure_control:
-                wrong(field, f"reaches beyond this machine, {danger}; --insecure-control allows that")
+                remedy = "" if field == "embedded_etcd_listen" else f"; {SAFE_CONTROL}"
+                wrong(field, f"reaches beyond this machine, {danger}{remedy}; --insecure-control allows it anyway")
         return self
 
     def _danger_beyond_this_machine(self, field: str) -> str | None:

@@ -95,7 +95,9 @@ def _loaded(text: str) -> Any:
         return yaml.safe_load(text)
     except yaml.YAMLError as error:
         raise YamlFileError(_without_lines(error)) from error
-    except (ValueError, LookupError, AttributeError) as error:
+    except RecursionError:
+        raise YamlFileError("is nested too deep") from None
+    except (ValueError, LookupError, AttributeError, ArithmeticError) as error:
         # The library's own failures, over what looks like a date or a number and is none, or says that it is one.
         raise YamlFileError(f"a value in it cannot be read ({error}); quote it if it is text") from error
 

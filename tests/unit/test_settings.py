@@ -95,7 +95,7 @@ def test_a_wrong_variable_is_named_as_such(monkeypatch: pytest.MonkeyPatch) -> N
         (
             {"control_listen": "0.0.0.0:2390", "access": "a.yaml"},
             "--control-listen '0.0.0.0:2390': reaches beyond this machine, with the tokens of --access in plaintext; "
-            "--insecure-control allows that",
+            "give --control-tls-cert with --control-tls-client-ca, or with --access; --insecure-control allows it",
         ),
         (
             {"embedded_etcd_listen": "0.0.0.0:2379", "access": "a.yaml"},

@@ -16,6 +16,7 @@ from google.protobuf.message import Message
 from greenroom.access.authorise import authorise, check_instance, check_role
 from greenroom.access.callers import ANYBODY, Caller
 from greenroom.access.known import KnownCallers, Presented
+from greenroom.access.roles import Role
 from greenroom.core.keyspace import InstanceId
 from greenroom.core.record import Record
 from greenroom.core.snapshot import Snapshot
@@ -98,15 +99,17 @@ class Admission:
             raise
 
     def knows(self, method: str, presented: Presented) -> bool:
-        """Whether the call would be let in; nothing is told of one that would not."""
+        """Whether the call would be let in; of one that shows nothing and would not, nothing is told."""
         try:
             self._enter(method, presented)
-        except AccessRefused:
+        except AccessRefused as refused:
+            if presented.authorization is not None:
+                self._tell(refused, method, presented.peer)
             return False
         return True
 
     def _enter(self, method: str, presented: Presented) -> Caller:
-        caller = ANYBODY if self._access is None else self._access.known.caller(presented, self._clock())
+        caller = _anybody(presented) if self._access is None else self._access.known.caller(presented, self._clock())
         check_role(caller, method)
         return caller
 
@@ -124,6 +127,11 @@ class Admission:
         self._log.warning(
             "control.refused", method=method, peer=peer, caller=refused.caller or None, cause=str(refused.cause)
         )
+
+
+def _anybody(presented: Presented) -> Caller:
+    """Without an access file everybody may do everything: in the name of a certificate that was verified, or in any."""
+    return ANYBODY if presented.certificate is None else Caller(presented.certificate, Role.OPERATOR)
 
 
 def acting_name() -> str:

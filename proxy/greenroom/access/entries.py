@@ -97,6 +97,17 @@ class Entry(BaseModel):
     gates: tuple[Annotated[str, AfterValidator(_gate_glob)], ...] | None = None
     selector: InstanceSelector | None = None
 
+    @model_validator(mode="before")
+    @classmethod
+    def _nothing_is_left_blank(cls, given: object) -> object:
+        """A limit that was begun and says nothing would be none: that is said by leaving it out."""
+        blank = (
+            next((name for name, value in given.items() if value is None), None) if isinstance(given, dict) else None
+        )
+        if blank is not None:
+            raise ValueError(f"{blank} is empty: fill it in, or leave it out")
+        return given
+
     @model_validator(mode="after")
     def _known_by_something(self) -> Self:
         if not self.token_sha256 and self.certificate is None:
@@ -128,6 +139,7 @@ class AccessFile(BaseModel):
     @model_validator(mode="after")
     def _all_differ(self) -> Self:
         _refuse_repeated("name", [(entry.name, entry) for entry in self.callers])
+        _refuse_nested({entry.name for entry in self.callers})
         _refuse_repeated("certificate", [(one.certificate, one) for one in self.callers if one.certificate])
         _refuse_repeated(_SECRET, [(digest, one) for one in self.callers for digest in one.token_sha256])
         return self
@@ -155,6 +167,13 @@ def _refuse_repeated(field: str, values: list[tuple[str, Entry]]) -> None:
             other = "" if field == "name" else f" (of {seen[value].name!r} and {entry.name!r})"
             raise PydanticCustomError("repeated", "{what} stands there twice{other}", {"what": what, "other": other})
         seen[value] = entry
+
+
+def _refuse_nested(names: set[str]) -> None:
+    """Runners call themselves by their caller's name and what follows a `/`, which must be nobody else's name."""
+    for name in names:
+        if within := next((other for other in names if name.startswith(f"{other}/")), None):
+            raise ValueError(f"{name!r} is a name that runners of {within!r} may use; choose another")
 
 
 def _described(root: yaml.Node, error: ValidationError) -> YamlFileError:

@@ -39,7 +39,7 @@ CHANNEL_OPTIONS: tuple[tuple[str, int], ...] = (
 _WHAT_TO_DO = {
     "UNKNOWN_INSTANCE": "`greenroom instances` lists those that there are",
     "UNKNOWN_ROLLOUT_HOLD": "`greenroom rollout-hold list` lists those that there are",
-    "STALE_ATTEMPT": "the worker changed what is checked: check it again and report on the new attempt",
+    "STALE_ATTEMPT": "look at the instance for the attempt that is open: a changed card or a retry opens another one",
     "FENCE_CONTENDED": "try again",
     "NOT_READY": "its /ready says more",
     "TOO_MANY_WATCHERS": "end one of them, or ask another proxy",

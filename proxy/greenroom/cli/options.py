@@ -25,6 +25,8 @@ from greenroom.passwords import read_secret
 CONTROL_VARIABLE = "GREENROOM_CONTROL"
 TOKEN_VARIABLE = "GREENROOM_TOKEN"
 TOKEN_FILE_VARIABLE = "GREENROOM_TOKEN_FILE"
+INSECURE_VARIABLE = "GREENROOM_INSECURE_CONTROL"
+"""That of `serve --insecure-control`, which lets a proxy take tokens so."""
 LONGEST_SECONDS = 366 * 24 * 3600.0
 """A year: longer is a typing error, and at some point more than protobuf can say."""
 
@@ -70,8 +72,13 @@ ByModel = Annotated[
 def connect(control: str, token_file: str | None = None) -> ControlClient:
     """A client of the proxy that the option names; SettingsError where it is no address, its files or token no good."""
     address = address_of(control)
-    credentials = credentials_for(control, address)
-    return ControlClient(address, token_of(token_file), credentials, shows_certificate=shows_certificate(control))
+    credentials, token = credentials_for(control, address), token_of(token_file)
+    if token and not address.is_secure and not address.is_loopback and not os.environ.get(INSECURE_VARIABLE):
+        raise SettingsError(
+            f"--control '{control}': is neither https:// nor this machine, so the token would cross the network for "
+            f"everybody to read; use https://, or say {INSECURE_VARIABLE}=1"
+        )
+    return ControlClient(address, token, credentials, shows_certificate=shows_certificate(control))
 
 
 def token_of(token_file: str | None) -> str | None:

@@ -157,7 +157,7 @@ def failure(status: status_pb2.Status, code: int = 0, headers: Mapping[str, str]
     """The answer that tells of an error, by default with HTTP's code for it."""
     code = code or HTTP_CODES[grpc_code(status)]
     headers = BY_TOKEN if code == HTTP_CODES[grpc.StatusCode.UNAUTHENTICATED] else headers
-    return JSONResponse({"error": _error(status)}, status_code=code, headers=headers)
+    return JSONResponse({"error": {**_error(status), "code": code}}, status_code=code, headers=headers)
 
 
 def _error(status: status_pb2.Status) -> dict[str, Any]:

@@ -140,6 +140,8 @@ class HttpServer:
             log_config=None,
             access_log=False,
             server_header=False,
+            # What a header says of where a request comes from is anybody's word.
+            proxy_headers=False,
             timeout_graceful_shutdown=GRACE_SECONDS,
         )
         config.load()

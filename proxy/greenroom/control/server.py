@@ -8,6 +8,7 @@ from grpc_reflection.v1alpha import reflection, reflection_pb2_grpc
 
 from greenroom.access.admission import Admission
 from greenroom.addresses import Address
+from greenroom.control.json_requests import MAX_BODY_BYTES
 from greenroom.control.methods import SERVICE_NAME, generic_handler
 from greenroom.control.reflection import AdmittingReflection
 from greenroom.control.service import ControlService
@@ -16,6 +17,8 @@ from greenroom.store.follower import Follower
 from greenroom.tls.sides import ServerSide
 
 SERVER_OPTIONS: tuple[tuple[str, int], ...] = (
+    # A request is read strictly, in Python, by the loop that relays keepalives: a large one would hold them all up.
+    ("grpc.max_receive_message_length", MAX_BODY_BYTES),
     # Without this a second proxy would share the port instead of being told that it is taken.
     ("grpc.so_reuseport", 0),
     # Clients ping idle connections; gRPC's default answers them with GOAWAY.

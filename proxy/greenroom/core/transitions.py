@@ -296,7 +296,8 @@ def _repeated(record: Record, name: str, gate: Gate, outcome: Outcome) -> Record
         )
     raise VerdictAlreadyGiven(
         f"attempt {gate.attempt} of gate {name!r} was decided as {gate.state.lower()} by {gate.reporter or 'unknown'}; "
-        f"{outcome} comes too late: only a new attempt can be decided otherwise",
+        f"{outcome} comes too late: only a new attempt can be decided otherwise "
+        "(greenroom retry; of a released instance, withdraw)",
         gate=name,
         decided=gate.state.lower(),
     )

@@ -8,7 +8,7 @@ from typing import Final, TypeAlias, assert_never
 import grpc
 from google.protobuf.message import Message
 
-from greenroom.core.keyspace import ROLLOUT_HOLDS, InstanceId, prefix_end
+from greenroom.core.keyspace import RECORDS, ROLLOUT_HOLDS, ROOT, SHADOWS, InstanceId
 from greenroom.core.permissions import read_probes
 from greenroom.core.policy import Policy
 from greenroom.core.record import GatedEntry
@@ -87,7 +87,7 @@ class CallHandler:
         if isinstance(work, PlainCall):
             return await _as_it_is(work, client, call.timeout_seconds)
         if isinstance(work.request, rpc_pb2.LeaseRevokeRequest):
-            await self._check_lifts_nothing(work.request.ID, call.timeout_seconds)
+            await self._check_is_clients(work.request.ID, call.timeout_seconds)
             return await _as_it_is(work, client, call.timeout_seconds)
         if work.path in _MEMBERS:
             return self._with_own_url(work.path, await _as_it_is(work, client, call.timeout_seconds))
@@ -140,18 +140,24 @@ class CallHandler:
             await client.txn(probe, timeout_seconds=timeout_seconds)
         return public
 
-    async def _check_lifts_nothing(self, lease: int, timeout_seconds: float | None) -> None:
-        """RefusedWrite for a lease that ends a rollout hold: clients can list leases, and may not lift holds."""
-        prefix = ROLLOUT_HOLDS
-        holds = rpc_pb2.RangeRequest(key=prefix, range_end=prefix_end(prefix), keys_only=True)
+    async def _check_is_clients(self, lease: int, timeout_seconds: float | None) -> None:
+        """RefusedWrite for a lease of the proxies' own.
+
+        Clients can list leases: by the end of such a one they could lift a rollout hold, or take a gate's attempt from
+        the runner that is at it.
+        """
         with for_itself():
-            found = await self._upstream.range(holds, timeout_seconds=timeout_seconds)
-        for kv in found.kvs:
-            if kv.lease == lease:
-                name = kv.key.removeprefix(prefix).decode("utf-8", "replace")
-                raise RefusedWrite(
-                    f"lease {lease:x} is that of rollout hold {name!r}: lift it with `greenroom rollout-hold lift`"
-                )
+            request = rpc_pb2.LeaseTimeToLiveRequest(ID=lease, keys=True)
+            found = await self._upstream.lease_time_to_live(request, timeout_seconds=timeout_seconds)
+        own = next((key for key in found.keys if key.startswith(ROOT) and not key.startswith((RECORDS, SHADOWS))), None)
+        if own is None:
+            return
+        if own.startswith(ROLLOUT_HOLDS):
+            name = own.removeprefix(ROLLOUT_HOLDS).decode("utf-8", "replace")
+            words = f"that of rollout hold {name!r}: lift it with `greenroom rollout-hold lift`"
+        else:
+            words = "Greenroom's own, and no client's to end"
+        raise RefusedWrite(f"lease {lease:x} is {words}")
 
     async def _write(self, request: WorkerRequest, metadata: Metadata, timeout_seconds: float | None) -> Message:
         txn = as_txn(request)

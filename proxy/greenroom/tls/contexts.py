@@ -138,6 +138,8 @@ def _show(context: ssl.SSLContext, pair: Pair, role: Role) -> Certificate:
         return tried(pair.certificate.path, pair.key.path, role)
     except OSError as error:
         raise pair.certificate.wrong(f"no {_PEERS[role]} would take it: {in_words(error)}") from error
+    except ValueError as error:  # It is read again for that, and has been cut off meanwhile.
+        raise pair.certificate.wrong(f"cannot be read: {error}") from error
 
 
 def _trust(context: ssl.SSLContext, files: TlsFiles) -> None:

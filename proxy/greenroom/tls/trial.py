@@ -31,9 +31,9 @@ def tried(certificate: Path, key: Path, role: Role) -> Certificate:
     client.check_hostname = False
     client.verify_mode = ssl.CERT_NONE
     # Whichever end is tried, the server needs a certificate; for a client's trial the same one will do.
-    server.load_cert_chain(certificate, key)
+    server.load_cert_chain(certificate, key, password="")
     if role is Role.CLIENT:
-        client.load_cert_chain(certificate, key)
+        client.load_cert_chain(certificate, key, password="")
     peer = client if role is Role.SERVER else server
     peer.verify_mode = ssl.CERT_REQUIRED
     peer.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN  # It need not be its own CA.

@@ -48,6 +48,23 @@ def test_without_an_access_file_anybody_is_let_in_as_anybody() -> None:
         raise AssertionError("it was let in")
 
 
+def test_without_an_access_file_a_certificate_names_its_owner() -> None:
+    """Whoever shows one cannot act as somebody else; the CA says who may come in."""
+    shown = Presented(certificate="ann.example.org")
+    with open_admission().call("ReportVerdict", shown) as admitted:
+        assert admitted.authorised(VERDICT).reporter == "ann.example.org"
+        with pytest.raises(NotPermitted, match="reporter: says 'bob'"):
+            admitted.authorised(pb.ReportVerdictRequest(name=VERDICT.name, gate="smoke", reporter="bob"))
+
+
+def test_a_token_that_is_tried_at_a_probes_page_is_told_of() -> None:
+    log = EventLog()
+    assert not admission(log=log).knows("/v1/health", Presented())
+    assert log.named("control.refused") == []
+    assert not admission(log=log).knows("/v1/health", Presented("Bearer wrong-token"))
+    assert len(log.named("control.refused")) == 1
+
+
 def test_a_refusal_is_told_with_method_peer_and_cause_and_counted() -> None:
     log, counted = EventLog(), list[str]()
     access = admission(log=log, on_refused=counted.append)

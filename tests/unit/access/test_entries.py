@@ -77,11 +77,17 @@ TOKEN = f"token_sha256: {HASH}"
         (caller(f"role: reporter, {TOKEN}, gates: smoke"), "callers[0].gates: 'smoke' is no list: a list of gates"),
         (caller(f"role: reporter, {TOKEN}, gates: [Smoke]"), "callers[0].gates[0]: 'Smoke' is not a DNS label"),
         (caller(f"role: viewer, {TOKEN}, gates: ['*']"), "callers[0]: gates: is for reporters"),
-        (caller(f"role: operator, {TOKEN}, selector: {{}}"), "callers[0]: selector: is for reporters"),
+        (caller(f"role: operator, {TOKEN}, selector: {{model: a}}"), "callers[0]: selector: is for reporters"),
         (
             caller(f"role: reporter, {TOKEN}, gates: ['*'], selector: {{suffix: a}}"),
             "selector.suffix: is not a field that is known here (they are: namespace, component, endpoint, model)",
         ),
+        (caller(f"role: reporter, {TOKEN}, gates: ['*'], selector: "), "callers[0]: selector is empty: fill it in"),
+        (caller(f"role: reporter, {TOKEN}, gates: ['*'], selector: {{}}"), "callers[0].selector: selector is empty"),
+        (caller(f"role: reporter, {TOKEN}, gates: ['*'], selector: {{model: }}"), "selector.model is empty"),
+        (caller(f"role: operator, {TOKEN}, expires: "), "callers[0]: expires is empty: fill it in, or leave it out"),
+        (GOOD.replace("name: ci", "name: ann/prod"), "'ann/prod' is a name that runners of 'ann' may use"),
+        (caller(f"role: viewer, {TOKEN}, expires: 1:{'00:' * 400}00.0"), "a value in it cannot be read"),
         (caller(f"role: viewer, {TOKEN}, expires: 2030-12-31"), "callers[0].expires: is no time with its zone"),
         (caller(f"role: viewer, {TOKEN}, expires: soon"), "callers[0].expires: is no time with its zone"),
         (f"callers:\n- {{name: ' a', role: viewer, {TOKEN}}}\n", "callers[0].name: is a name of at most 256 bytes"),
@@ -109,7 +115,7 @@ def test_what_is_wrong_is_told_by_line_and_field(text: str, said: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "value", ["greenroom_secret-token", "[greenroom_secret-token]", "{a: greenroom_secret-token}", "7", "null", "[[a]]"]
+    "value", ["greenroom_secret-token", "[greenroom_secret-token]", "{a: greenroom_secret-token}", "7", "[[a]]"]
 )
 def test_a_token_where_its_hash_should_be_is_not_shown(value: str) -> None:
     with pytest.raises(YamlFileError) as raised:

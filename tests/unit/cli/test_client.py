@@ -71,7 +71,7 @@ def test_an_answer_may_be_of_any_size() -> None:
 
 def test_what_the_proxy_says_is_passed_on_with_advice() -> None:
     error = in_words(Failed(grpc.StatusCode.FAILED_PRECONDITION, "attempt 1 is stale", "STALE_ATTEMPT"), PLACE)
-    assert str(error).startswith("attempt 1 is stale (the worker changed what is checked")
+    assert str(error).startswith("attempt 1 is stale (look at the instance for the attempt")
     assert error.said == "STALE_ATTEMPT"
 
 

@@ -114,6 +114,18 @@ def test_what_is_no_token_is_not_shown(tmp_path: Path, monkeypatch: pytest.Monke
         connect("127.0.0.1:1")
 
 
+@pytest.mark.usefixtures("_no_tokens")
+def test_a_token_does_not_cross_a_network_in_plaintext(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GREENROOM_TOKEN", "secret")
+    with pytest.raises(SettingsError, match=r"--control '10\.0\.0\.9:1': is neither https:// nor this machine"):
+        connect("10.0.0.9:1")
+    with connect("127.0.0.1:1"):
+        pass
+    monkeypatch.setenv("GREENROOM_INSECURE_CONTROL", "1")
+    with connect("10.0.0.9:1"):
+        pass
+
+
 def test_whoever_shows_a_token_does_not_say_who_he_is(monkeypatch: pytest.MonkeyPatch) -> None:
     """The proxy knows; user@host would be somebody else's name, and refused."""
     monkeypatch.setenv("LOGNAME", "ann")
