@@ -1,5 +1,7 @@
 """A rollout hold with an end lies on an etcd lease, which clients can list: they cannot end the hold by it."""
 
+from datetime import timedelta
+
 import grpc
 import pytest
 
@@ -47,3 +49,18 @@ def test_any_other_lease_is_revoked_as_by_etcd_while_a_hold_stands(proxy: Proxy)
         assert unknown.value.details() == "etcdserver: requested lease not found"
     finally:
         proxy.control.lift_rollout("ends-late")
+
+
+def test_the_lease_of_a_claim_is_not_revoked_for_clients(proxy: Proxy) -> None:
+    """Else a second runner could claim what the first one is still at."""
+    worker = proxy.held_worker()
+    asked = control_pb2.ClaimGateRequest(
+        name=f"instances/{worker.instance}", gate="smoke", attempt=1, runner="first", ttl=timedelta(seconds=60)
+    )
+    claim = proxy.control.stub.ClaimGate(asked, timeout=10)
+    with pytest.raises(grpc.RpcError) as refused:
+        proxy.client.revoke(int(claim.lease, 16))
+    assert refused.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+    assert refused.value.details() == f"lease {claim.lease} is Greenroom's own, and no client's to end"
+    worker.client.revoke(worker.lease)
+    assert not proxy.has_record(worker), "its own is every client's to end"
