@@ -1,11 +1,11 @@
 """Callers: who makes a call, as what, and to which gates and instances it is limited. Pure."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Final
 
-from pydantic import BaseModel, ConfigDict, model_validator
+from pydantic import BaseModel, ConfigDict
 
 from greenroom.access.roles import Role
 from greenroom.core.cards import Attributes
@@ -24,16 +24,6 @@ class InstanceSelector(BaseModel):
     component: str | None = None
     endpoint: str | None = None
     model: str | None = None
-
-    @model_validator(mode="before")
-    @classmethod
-    def _says_something(cls, given: object) -> object:
-        """A limit that was begun and says nothing would be none."""
-        if isinstance(given, Mapping) and (not given or None in given.values()):
-            empty = next((name for name, glob in given.items() if glob is None), None)
-            where = "selector" if empty is None else f"selector.{empty}"
-            raise ValueError(f"{where} is empty; without a selector it is every instance")
-        return given
 
     def matches_any(self, candidates: Iterable[Attributes]) -> bool:
         """Whether one of an instance's cards has all that is asked for."""

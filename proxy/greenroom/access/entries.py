@@ -57,6 +57,12 @@ def _name(name: str) -> str:
     return name
 
 
+def _blank_of(given: object, within: str = "") -> str:
+    """The first field that says nothing; empty where each says something."""
+    said = given if isinstance(given, dict) else {}
+    return next((f"{within}{name}" for name, value in said.items() if value is None or value == {}), "")
+
+
 def _digest(text: str) -> str:
     if not is_digest(text):
         raise ValueError(_NO_DIGEST)
@@ -101,10 +107,7 @@ class Entry(BaseModel):
     @classmethod
     def _nothing_is_left_blank(cls, given: object) -> object:
         """A limit that was begun and says nothing would be none: that is said by leaving it out."""
-        blank = (
-            next((name for name, value in given.items() if value is None), None) if isinstance(given, dict) else None
-        )
-        if blank is not None:
+        if isinstance(given, dict) and (blank := _blank_of(given) or _blank_of(given.get("selector"), "selector.")):
             raise ValueError(f"{blank} is empty: fill it in, or leave it out")
         return given
 

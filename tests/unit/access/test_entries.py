@@ -83,7 +83,7 @@ TOKEN = f"token_sha256: {HASH}"
             "selector.suffix: is not a field that is known here (they are: namespace, component, endpoint, model)",
         ),
         (caller(f"role: reporter, {TOKEN}, gates: ['*'], selector: "), "callers[0]: selector is empty: fill it in"),
-        (caller(f"role: reporter, {TOKEN}, gates: ['*'], selector: {{}}"), "callers[0].selector: selector is empty"),
+        (caller(f"role: reporter, {TOKEN}, gates: ['*'], selector: {{}}"), "callers[0]: selector is empty: fill it in"),
         (caller(f"role: reporter, {TOKEN}, gates: ['*'], selector: {{model: }}"), "selector.model is empty"),
         (caller(f"role: operator, {TOKEN}, expires: "), "callers[0]: expires is empty: fill it in, or leave it out"),
         (GOOD.replace("name: ci", "name: ann/prod"), "'ann/prod' is a name that runners of 'ann' may use"),
