@@ -14,8 +14,8 @@ from google.protobuf.message import Message
 from greenroom.control.routes import WHOLE_BODY, Found
 from greenroom.errors import InvalidRequest
 
-MAX_BODY_BYTES = 64 * 1024
-"""The longest request there is has some names and a reason."""
+MAX_BODY_BYTES = 256 * 1024
+"""The longest request there is has some names and a reason, which may be all that a check printed."""
 JSON = "application/json"
 _TRUTH = {"true": True, "false": False}
 

@@ -88,9 +88,9 @@ async def test_another_verb_is_told_which_there_are() -> None:
 
 
 async def test_a_body_without_end_is_not_read_to_its_end() -> None:
-    answer = await call("POST", "/v1/instances/abc1:reportVerdict", content=b" " * 70_000)
+    answer = await call("POST", "/v1/instances/abc1:reportVerdict", content=b" " * 270_000)
     assert answer.status_code == 400
-    assert "larger than 65536 bytes" in answer.json()["error"]["message"]
+    assert "larger than 262144 bytes" in answer.json()["error"]["message"]
 
 
 async def test_a_bug_is_told_in_the_log_alone() -> None:
