@@ -8,14 +8,14 @@ from typing import Final, TypeAlias, assert_never
 import grpc
 from google.protobuf.message import Message
 
-from greenroom.core.keyspace import RECORDS, ROLLOUT_HOLDS, ROOT, SHADOWS, InstanceId
+from greenroom.core.keyspace import InstanceId
 from greenroom.core.permissions import read_probes
 from greenroom.core.policy import Policy
 from greenroom.core.record import GatedEntry
 from greenroom.core.restore import lease_answer, read_answer, read_txn, without_reserved_keys
 from greenroom.core.templates import GatedKey, GatedKeys
 from greenroom.core.worker_calls import WorkerRequest, as_txn, examine
-from greenroom.errors import GreenroomError, NotReady, RefusedWrite
+from greenroom.errors import GreenroomError, NotReady
 from greenroom.pb.etcd import rpc_pb2
 from greenroom.relay.calls import Answer, HandedOverCall, Metadata
 from greenroom.serve.gated_writes import GatedWrites
@@ -86,9 +86,6 @@ class CallHandler:
         client = self._upstream.as_client(call.metadata)
         if isinstance(work, PlainCall):
             return await _as_it_is(work, client, call.timeout_seconds)
-        if isinstance(work.request, rpc_pb2.LeaseRevokeRequest):
-            await self._check_is_clients(work.request.ID, call.timeout_seconds)
-            return await _as_it_is(work, client, call.timeout_seconds)
         if work.path in _MEMBERS:
             return self._with_own_url(work.path, await _as_it_is(work, client, call.timeout_seconds))
         return (await self._gated(work.request, client, call)).SerializeToString()
@@ -139,25 +136,6 @@ class CallHandler:
         for probe in read_probes(public.keys):
             await client.txn(probe, timeout_seconds=timeout_seconds)
         return public
-
-    async def _check_is_clients(self, lease: int, timeout_seconds: float | None) -> None:
-        """RefusedWrite for a lease of the proxies' own.
-
-        Clients can list leases: by the end of such a one they could lift a rollout hold, or take a gate's attempt from
-        the runner that is at it.
-        """
-        with for_itself():
-            request = rpc_pb2.LeaseTimeToLiveRequest(ID=lease, keys=True)
-            found = await self._upstream.lease_time_to_live(request, timeout_seconds=timeout_seconds)
-        own = next((key for key in found.keys if key.startswith(ROOT) and not key.startswith((RECORDS, SHADOWS))), None)
-        if own is None:
-            return
-        if own.startswith(ROLLOUT_HOLDS):
-            name = own.removeprefix(ROLLOUT_HOLDS).decode("utf-8", "replace")
-            words = f"that of rollout hold {name!r}: lift it with `greenroom rollout-hold lift`"
-        else:
-            words = "Greenroom's own, and no client's to end"
-        raise RefusedWrite(f"lease {lease:x} is {words}")
 
     async def _write(self, request: WorkerRequest, metadata: Metadata, timeout_seconds: float | None) -> Message:
         txn = as_txn(request)
