@@ -31,7 +31,6 @@ _PASSWORD = re.compile(r"//[^,]*@")
 _PASSWORD_VARIABLE = f"{ENV_PREFIX}UPSTREAM_PASSWORD"
 BY_VARIABLE_ONLY = frozenset({"upstream_password"})
 """Every process of a machine can read the command lines of all others."""
-_WITHOUT_AUTHENTICATION = ("control_listen", "http_listen", "embedded_etcd_listen")
 SAFE_CONTROL = "give --control-tls-cert with --control-tls-client-ca, or with --access"
 NOTHING_IS_HELD = "nothing would ever be held; add one, or say --allow-ungated"
 
