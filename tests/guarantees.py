@@ -5,6 +5,8 @@ words what they break. So the same functions judge the model, a run on a real et
 """
 
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from datetime import datetime, timedelta
 
 from tests.support.story import (
     Decided,
@@ -148,6 +150,48 @@ def withdrawn_whole(moment: Moment) -> Iterator[str]:
             yield f"withdrawn whole: {sorted(left)} stayed public"
 
 
+def never_too_many(moment: Moment) -> Iterator[str]:
+    """No release makes it more than `max_in_flight`, where releases take so long to settle that none has."""
+    limit = moment.before.max_in_flight
+    if limit is not None and any(moment.published(name) for name, *_ in moment.instances()):
+        in_flight = moment.after.released
+        if len(in_flight) > limit:
+            yield f"never too many: {', '.join(in_flight)} are in flight, and at most {limit} may be"
+
+
+def never_too_few(moment: Moment) -> Iterator[str]:
+    """Automation withdraws nobody of whom less than `min_released` others are released."""
+    floor = moment.before.min_released
+    by_itself = any(isinstance(op, Withdrew) and not op.by_person for op in moment.operations)
+    if floor is not None and by_itself and len(moment.after.released) < floor:
+        yield f"never too few: automation left {len(moment.after.released)} released, and {floor} have to stay"
+
+
+@dataclass(frozen=True, slots=True)
+class Flight:
+    """One release: its revision, its time by the releasing proxy's clock, and when it was taken back or ended."""
+
+    instance: str
+    revision: int
+    released: datetime
+    over: int | None = None
+
+    def is_in_flight(self, at: "Flight", settle: timedelta) -> bool:
+        """Whether it has not settled at another's release."""
+        begun = self.revision <= at.revision and (self.over is None or self.over > at.revision)
+        return begun and at.released - self.released < settle
+
+
+def never_more_in_flight(flights: Iterable[Flight], max_in_flight: int, settle: timedelta) -> Iterator[str]:
+    """At no release are there more than `max_in_flight` that have not settled, this one included."""
+    recent: list[Flight] = []
+    for flight in sorted(flights, key=lambda one: one.revision):
+        recent = [one for one in (*recent, flight) if one.is_in_flight(flight, settle)]
+        if len(recent) > max_in_flight:
+            names = ", ".join(one.instance for one in recent)
+            yield f"never too many: {names} are in flight, at most {max_in_flight} may be (revision {flight.revision})"
+
+
 def _writes(moment: Moment, instance: str) -> list[Wrote]:
     return [op for op in moment.operations if isinstance(op, Wrote) and op.instance == instance]
 
@@ -166,6 +210,8 @@ GUARANTEES: tuple[Callable[[Moment], Iterator[str]], ...] = (
     no_resurrected_delete,
     nothing_left_after_the_lease,
     withdrawn_whole,
+    never_too_many,
+    never_too_few,
 )
 
 

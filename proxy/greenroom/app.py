@@ -25,6 +25,7 @@ from greenroom.control.policy_in_force import PolicyInForce
 from greenroom.control.server import ControlServer
 from greenroom.control.service import ControlService
 from greenroom.control.tls_metrics import FromTls
+from greenroom.core.fleet import Limits
 from greenroom.core.keyspace import InstanceId
 from greenroom.core.methods import METHODS
 from greenroom.core.templates import GatedKeys
@@ -42,6 +43,7 @@ from greenroom.serve.memory import Memory
 from greenroom.settings import Settings
 from greenroom.starting import ask_for_leader, credentials_of, start_errors, through_elections
 from greenroom.stopping import stopped_by_signals
+from greenroom.store.fleet import MirroredFleet
 from greenroom.store.follower import Follower
 from greenroom.store.members import Address as MemberAddress
 from greenroom.store.members import address_text
@@ -137,6 +139,8 @@ class _Start:
         prober = await self._prober(upstream)
         await through_elections(lambda: self._examine(upstream, gated_keys), log=self.log)
         follower = Follower(upstream, Mirror(gated_keys), gated_keys, clock=_now, log=self.log)
+        fleet = MirroredFleet(follower.mirror, clock=_now)
+        self.stack.enter_context(follower.told(fleet))
         metrics = self._metrics(follower.mirror)
         metrics.show_members(upstream.channels.members)
         metrics.registry.register(FromTls(self.tls.all()))
@@ -148,11 +152,12 @@ class _Start:
             log=self.log,
             on_carried_out=announcer.carried_out,
             on_lost_fence=metrics.fence_lost,
+            limits=lambda: Limits(self.source.current.releases, fleet),
         )
         presence, door = self._presence(upstream, gated_keys), Door()
         readiness = Readiness((follower, presence, door), upstream, PolicyInForce(self.source, presence))
         self._follow_policy(presence, metrics, readiness.policy)
-        await self._control(upstream, follower, announcer, metrics, readiness)
+        await self._control(upstream, follower, announcer, metrics, readiness, reconciler.limits)
         self.stack.push_async_callback(presence.close)
         await through_elections(presence.start, log=self.log)
         loops = (presence.run(), follower.run(), announcer.run(), reconciler.run(), self.source.run())
@@ -209,7 +214,13 @@ class _Start:
         return Metrics(mirror, clock=_now, gates=self.source.current.gate_names, methods=methods, version=__version__)
 
     async def _control(
-        self, upstream: Upstream, follower: Follower, announcer: Announcer, metrics: Metrics, readiness: Readiness
+        self,
+        upstream: Upstream,
+        follower: Follower,
+        announcer: Announcer,
+        metrics: Metrics,
+        readiness: Readiness,
+        limits: Callable[[], Limits],
     ) -> None:
         service = ControlService(
             upstream,
@@ -220,6 +231,7 @@ class _Start:
             metrics=metrics,
             policy=readiness.policy,
             may_revoke_leases=self.settings.allow_revoke_lease,
+            limits=limits,
         )
         access = self.settings.open_access(self.log)
         admission = counted_admission(access, metrics.registry, self.background, clock=_now, log=self.log)

@@ -13,11 +13,15 @@ from pydantic import BaseModel, ValidationError
 
 from greenroom.core.policy import (
     LARGEST_CONCURRENCY,
+    LARGEST_FLOOR,
+    LARGEST_IN_FLIGHT,
     LARGEST_LIMIT,
+    LARGEST_SETTLE_SECONDS,
     LARGEST_TIMEOUT_SECONDS,
     SHORTEST_TTL_SECONDS,
     GatePolicy,
     Policy,
+    ReleasesPolicy,
     Rule,
     TemplatePolicy,
 )
@@ -25,7 +29,7 @@ from greenroom.core.selectors import Selector
 from greenroom.durations import format_duration, parse_duration
 from greenroom.yaml_files import YamlFileError, field_name, line_of, read_text, read_yaml, shown, unknown_field
 
-TIMEOUT, TTL = "timeout_seconds", "ttl_seconds"
+TIMEOUT, TTL, SETTLE = "timeout_seconds", "ttl_seconds", "settle_seconds"
 _SHAPES = {
     "model_type": "mapping",
     "mapping_type": "mapping",
@@ -38,6 +42,7 @@ _MEANINGS = {
     "gates": ": a rule names at least one gate, as `gates: {smoke: {timeout_seconds: 900}}`",
     TIMEOUT: ": how long each attempt may take, as 900 (seconds) or 15m",
     "rules": ": a list, of which each rule begins with '- '",
+    "releases": ": the limits of releases, as `{max_in_flight: 4, min_released: 2}`",
     "pattern": ": where the keys lie, as `v1/mdc/{namespace}/{component}/{endpoint}/{instance}`",
 }
 """What belongs there, for who left it out."""
@@ -48,6 +53,9 @@ _BOUNDS = {
     "max_concurrent": f"from 1 to {LARGEST_CONCURRENCY}: how many runners may have a claim on this gate at once",
     "claim_limit": f"from 1 to {LARGEST_LIMIT}: how many claims of an attempt may end without a verdict",
     "inconclusive_limit": f"from 0 to {LARGEST_LIMIT}: how many inconclusive verdicts an attempt may have",
+    "max_in_flight": f"from 1 to {LARGEST_IN_FLIGHT}: how many releases may be in flight at once",
+    "min_released": f"from 1 to {LARGEST_FLOOR}: how many of a model automation leaves released",
+    SETTLE: f"more than 0, and at most {format_duration(LARGEST_SETTLE_SECONDS)}",
 }
 """What a number must be, for who wrote another."""
 
@@ -99,10 +107,17 @@ def _with_seconds(policy: Any) -> Any:
     """Every time that is a duration, such as 15m, as a number of seconds; the rest is judged as it is."""
     for gate in _gates(policy):
         for field in (TIMEOUT, TTL):
-            if isinstance(gate.get(field), str):
-                with suppress(ValueError):
-                    gate[field] = parse_duration(gate[field])
+            _parse_duration_of(gate, field)
+    releases = policy.get("releases") if isinstance(policy, dict) else None
+    if isinstance(releases, dict):
+        _parse_duration_of(releases, SETTLE)
     return policy
+
+
+def _parse_duration_of(mapping: dict[Any, Any], field: str) -> None:
+    if isinstance(said := mapping.get(field), str):
+        with suppress(ValueError):
+            mapping[field] = parse_duration(said)
 
 
 def _gates(policy: Any) -> Iterator[dict[Any, Any]]:
@@ -134,7 +149,7 @@ def _in_words(error: Mapping[str, Any], path: list[Any]) -> str:
             return f"{error['input']!r} is none of: {error['ctx']['expected'].replace(' or ', ', ')}"
         case "greater_than" | "greater_than_equal" | "less_than_equal" | "finite_number":
             return f"must be {_BOUNDS[field]}"
-        case "int_type":
+        case "int_type" | "int_parsing" | "int_from_float":
             return f"{shown(error['input'])} is no whole number: it must be {_BOUNDS[field]}"
         case "float_type" | "float_parsing":
             return f"{shown(error['input'])} is neither a number of seconds nor a duration such as 90s, 15m or 1h30m"
@@ -154,6 +169,8 @@ def _model_at(path: list[Any]) -> type[BaseModel]:
             return Selector
         case ["rules", _, "gates", _]:
             return GatePolicy
+        case ["releases"]:
+            return ReleasesPolicy
         case ["templates", _]:
             return TemplatePolicy
         case _:

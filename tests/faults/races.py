@@ -1,8 +1,8 @@
 """Two proxies, their workers and reporters, and operators, all racing on one etcd: `python -m tests.faults.races`.
 
 The rule: nobody waits for anybody, a round is one instance's life, and every life is judged from etcd's own log and
-from what was acknowledged. Environment: ROUNDS (10000), SEED (chosen and printed). Exit code 1 with the story of the
-first lives that broke a guarantee.
+from what was acknowledged. Environment: ROUNDS (10000), SEED (chosen and printed), LIMITED (1: within a budget). Exit
+code 1 with the story of the first lives that broke a guarantee.
 """
 
 import asyncio
@@ -15,18 +15,22 @@ from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from datetime import timedelta
 from multiprocessing.connection import Connection
 from typing import Any
 
 import grpc
 
+from greenroom.core.keyspace import BUDGET
+from greenroom.core.policy import ReleasesPolicy
 from greenroom.pb.etcd import rpc_pb2
 from greenroom.store.upstream import Upstream
 from tests.faults.racing import operators, proxy_side
 from tests.faults.racing.judge import Life, forgotten, told, verdict_on
-from tests.faults.racing.log import Change, RaceLog, records
-from tests.faults.racing.process import LEASE_ENDED, messages
+from tests.faults.racing.log import Change, RaceLog, flights, records
+from tests.faults.racing.process import LEASE_ENDED, Told, messages
 from tests.faults.racing.words import SLOW_TTL_SECONDS, TTL_SECONDS, Done, Ended, Fault, Kind, Round
+from tests.guarantees import Flight, never_more_in_flight
 from tests.support.etcd import Etcd
 from tests.support.story import LeaseEnded, OfInstance, Wrote, checked_part
 
@@ -37,7 +41,9 @@ JUDGED_LATER = 64
 FORGOTTEN_SECONDS = 20.0
 STORIES_TOLD = 3
 PROGRESS_EVERY = 500
-PROCESSES: dict[str, Callable[[Connection, str, int], None]] = {
+LIMITS = ReleasesPolicy(max_in_flight=2, settle_seconds=0.1)
+"""So tight that most releases of a race have to wait for their turn."""
+PROCESSES: dict[str, Callable[[Connection, Told], None]] = {
     "proxy-1": proxy_side.main,
     "proxy-2": proxy_side.main,
     "operators": operators.main,
@@ -63,6 +69,7 @@ class Figures:
     keys_left: int = 0
     refusals: Counter[str] = field(default_factory=Counter)
     seconds: float = 0.0
+    flights: list[Flight] = field(default_factory=list)
 
     def __str__(self) -> str:
         counted = (
@@ -78,13 +85,17 @@ class Figures:
         return not self.violations and not self.keys_left
 
 
-async def race(rounds: int, seed: int, port: int) -> Figures:
-    """Runs a race on an empty etcd and judges every life in it."""
+async def race(rounds: int, seed: int, port: int, releases: ReleasesPolicy | None = None) -> Figures:
+    """Runs a race on an empty etcd and judges every life in it, and the limits over all of them."""
     started = time.monotonic()
     upstream = Upstream([("127.0.0.1", port)])
     try:
-        async with _Race(Figures(seed), upstream, port).running() as running:
+        async with _Race(Figures(seed), upstream, port, releases).running() as running:
             await running.rounds(rounds)
+        if releases is not None and releases.max_in_flight is not None:
+            settle = timedelta(seconds=releases.settle_seconds)
+            running.figures.violations += never_more_in_flight(running.figures.flights, releases.max_in_flight, settle)
+            await upstream.delete_range(rpc_pb2.DeleteRangeRequest(key=BUDGET))
         everything = rpc_pb2.RangeRequest(key=b"\0", range_end=b"\0", keys_only=True)
         running.figures.keys_left = (await upstream.range(everything)).count
     finally:
@@ -96,8 +107,8 @@ async def race(rounds: int, seed: int, port: int) -> Figures:
 class _Race:
     """The parent of the racing processes, and the judge."""
 
-    def __init__(self, figures: Figures, upstream: Upstream, port: int) -> None:
-        self.figures, self.upstream, self.port = figures, upstream, port
+    def __init__(self, figures: Figures, upstream: Upstream, port: int, releases: ReleasesPolicy | None) -> None:
+        self.figures, self.upstream, self.port, self.releases = figures, upstream, port, releases
         self.log = RaceLog()
         self.lives: dict[str, Life] = {}
         self.over: list[Life] = []
@@ -115,7 +126,8 @@ class _Race:
             children = []
             for name, main in PROCESSES.items():
                 ours, theirs = context.Pipe()
-                children.append(context.Process(target=main, args=(theirs, name, self.port), name=name, daemon=True))
+                told = Told(name, self.port, self.releases)
+                children.append(context.Process(target=main, args=(theirs, told), name=name, daemon=True))
                 children[-1].start()
                 theirs.close()
                 self._pipes.append(ours)
@@ -225,6 +237,7 @@ class _Race:
         faults = verdict_on(life, self.log)
         self.figures.rounds += 1
         self._count_states(life)
+        self.figures.flights += flights(life.instance, self.log.changes[life.instance])
         if faults:
             self.figures.violations.append("\n".join([*faults, *_story(life, self.log)]))
         oldest = min((change[0].revision for change in self.log.changes.values() if change), default=0)
@@ -260,17 +273,17 @@ def _short(change: Change) -> str:
     return f"{change.where} {change.key.decode(errors='replace')} = {change.value!r} on {change.lease:x}"
 
 
-def run(rounds: int, seed: int) -> Figures:
+def run(rounds: int, seed: int, releases: ReleasesPolicy | None = None) -> Figures:
     """A race on an etcd of its own."""
     with Etcd.launch(arguments=ETCD_ARGUMENTS) as etcd:
-        return asyncio.run(race(rounds, seed, etcd.port))
+        return asyncio.run(race(rounds, seed, etcd.port, releases))
 
 
 def main() -> int:
     rounds = int(os.environ.get("ROUNDS") or 10_000)
     seed = int(os.environ.get("SEED") or random.randrange(1_000_000))
     print(f"{rounds} rounds with seed {seed}", flush=True)
-    figures = run(rounds, seed)
+    figures = run(rounds, seed, LIMITS if os.environ.get("LIMITED") else None)
     for story in figures.violations[:STORIES_TOLD]:
         print(f"VIOLATION\n{story}\n")
     print(figures)

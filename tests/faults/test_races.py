@@ -4,9 +4,10 @@ The rule: the seed is fixed, and still no two runs are the same: who is faster i
 by `make races ROUNDS=10000`.
 """
 
-from tests.faults.races import STORIES_TOLD, run
+from tests.faults.races import LIMITS, STORIES_TOLD, run
 
 ROUNDS = 200
+LIMITED_ROUNDS = 60
 SEED = 11
 
 
@@ -17,3 +18,10 @@ def test_two_proxies_and_operators_race_and_nothing_is_lost_or_shown_early() -> 
     assert figures.rounds == ROUNDS
     assert min(figures.lost_fences, figures.releases, figures.withdrawals, figures.rejections) > 0, str(figures)
     assert min(figures.adoptions, figures.rollout_holds) > 0, str(figures)
+
+
+def test_a_race_within_a_budget_never_has_more_in_flight() -> None:
+    """The same, with two releases at once at most: whoever waits for his turn is let in, and nobody out of it."""
+    figures = run(LIMITED_ROUNDS, SEED, LIMITS)
+    assert figures.sound, "\n\n".join([str(figures), *figures.violations[:STORIES_TOLD]])
+    assert min(figures.lost_fences, figures.releases, figures.withdrawals, len(figures.flights)) > 0, str(figures)

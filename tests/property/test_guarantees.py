@@ -1,10 +1,11 @@
 """The guarantees themselves: a good run breaks none, and for each there is a run that breaks it and no other."""
 
 from collections.abc import Iterable
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from tests.guarantees import GUARANTEES, check, none_forgotten, none_left_over
+from tests.guarantees import GUARANTEES, Flight, check, never_more_in_flight, none_forgotten, none_left_over
 from tests.support.story import (
     Decided,
     Deleted,
@@ -100,10 +101,22 @@ BROKEN: dict[str, tuple[list[Operation], list[Event]]] = {
 }
 
 
-def faults_of(operations: Iterable[Operation], events: Iterable[Event]) -> list[tuple[str, str]]:
+BEYOND_LIMITS: dict[str, tuple[Story, list[Operation], list[Event]]] = {
+    "never too many: 7f are in flight": (Story(max_in_flight=0), [wrote(2), passed(3, 2)], [shown(3)]),
+    "never too few: automation left 0 released": (
+        Story(min_released=1),
+        [wrote(2), passed(3, 2), Withdrew(4, L, by_person=False)],
+        [shown(3), shown(4, A, None)],
+    ),
+}
+
+
+def faults_of(
+    operations: Iterable[Operation], events: Iterable[Event], story: Story | None = None
+) -> list[tuple[str, str]]:
     return [
         (guarantee.__name__, fault)
-        for moment in moments(operations, events)
+        for moment in moments(operations, events, story)
         for guarantee in GUARANTEES
         for fault in guarantee(moment)
     ]
@@ -125,8 +138,38 @@ def test_a_bad_run_breaks_one_guarantee(words: str) -> None:
         check(operations, events)
 
 
+@pytest.mark.parametrize("words", BEYOND_LIMITS)
+def test_a_run_beyond_its_limits_breaks_one_guarantee(words: str) -> None:
+    story, operations, events = BEYOND_LIMITS[words]
+    [(_, fault)] = faults_of(operations, events, story)
+    assert fault.startswith(words)
+    assert faults_of(operations, events) == []
+
+
+def test_a_person_may_leave_too_few() -> None:
+    assert (
+        faults_of([wrote(2), passed(3, 2), Withdrew(4, L)], [shown(3), shown(4, A, None)], Story(min_released=1)) == []
+    )
+
+
+def test_more_in_flight_than_may_be_are_found_at_the_release_that_is_too_much() -> None:
+    begun = datetime(2030, 1, 1, tzinfo=UTC)
+    settle = timedelta(seconds=1)
+
+    def flight(name: str, revision: int, seconds: float, over: int | None = None) -> Flight:
+        return Flight(name, revision, begun + timedelta(seconds=seconds), over)
+
+    settled = [flight("a", 2, 0), flight("b", 3, 1), flight("c", 4, 2)]
+    assert list(never_more_in_flight(settled, 1, settle)) == []
+    assert list(never_more_in_flight([flight("a", 2, 0, over=3), flight("b", 4, 0.5)], 1, settle)) == []
+    too_many = [flight("b", 4, 0.5), flight("a", 2, 0, over=4 + 1)]
+    [fault] = never_more_in_flight(too_many, 1, settle)
+    assert fault == "never too many: a, b are in flight, at most 1 may be (revision 4)"
+
+
 def test_each_guarantee_can_be_broken() -> None:
     broken = {name for run in BROKEN.values() for name, _ in faults_of(*run)}
+    broken |= {name for story, *run in BEYOND_LIMITS.values() for name, _ in faults_of(*run, story)}
     assert broken == {guarantee.__name__ for guarantee in GUARANTEES}
 
 

@@ -5,7 +5,7 @@ The rule: composed as the program composes it, on free ports, and whatever it lo
 
 import asyncio
 from collections.abc import AsyncIterator, Collection
-from contextlib import asynccontextmanager
+from contextlib import ExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -18,8 +18,11 @@ from greenroom.control.http import HttpServer, Readiness, http_app
 from greenroom.control.metrics import Metrics
 from greenroom.control.server import ControlServer
 from greenroom.control.service import ControlService
+from greenroom.core.fleet import Limits
+from greenroom.core.policy import ReleasesPolicy
 from greenroom.core.templates import dynamo_gated_keys
 from greenroom.pb.control.v1 import control_pb2_grpc
+from greenroom.store.fleet import MirroredFleet
 from greenroom.store.follower import Follower
 from greenroom.store.mirror import Mirror
 from greenroom.store.reconciler import Reconciler
@@ -93,6 +96,7 @@ class ControlSide:
     stub: Any
     control_address: str
     http_address: str
+    limits: Limits
 
     @property
     def mirror(self) -> Mirror:
@@ -105,10 +109,15 @@ class ControlSide:
 
 @asynccontextmanager
 async def control_side(
-    etcd: Etcd, *, clock: MovableClock | None = None, reconciles: bool = True, gates: Collection[str] = ("smoke",)
+    etcd: Etcd,
+    *,
+    clock: MovableClock | None = None,
+    reconciles: bool = True,
+    gates: Collection[str] = ("smoke",),
+    releases: ReleasesPolicy | None = None,
 ) -> AsyncIterator[ControlSide]:
     """A running control side whose mirror is whole."""
-    side, runs, stop = await _compose(etcd, clock or MovableClock(), reconciles, gates)
+    side, runs, stop = await _compose(etcd, clock or MovableClock(), reconciles, gates, releases)
     try:
         async with asyncio.TaskGroup() as tasks:
             running = [tasks.create_task(run) for run in runs]
@@ -124,13 +133,19 @@ async def control_side(
         await side.upstream.close()
 
 
-async def _compose(etcd: Etcd, clock: MovableClock, reconciles: bool, gates: Collection[str]) -> Any:
+async def _compose(
+    etcd: Etcd, clock: MovableClock, reconciles: bool, gates: Collection[str], releases: ReleasesPolicy | None
+) -> Any:
     log = EventLog()
     upstream = Upstream([("127.0.0.1", etcd.port)])
     mirror = Mirror(GATED)
     metrics = Metrics(mirror, clock=clock, gates=gates, methods={"etcdserverpb.KV/Put"}, version="test")
     follower = Follower(upstream, mirror, GATED, clock=clock, log=log)
     announcer = Announcer(follower, clock=clock, log=log, metrics=metrics)
+    fleet = MirroredFleet(mirror, clock=clock)
+    limits = Limits(releases, fleet)
+    told = ExitStack()
+    told.enter_context(follower.told(fleet))
     reconciler = Reconciler(
         upstream,
         follower,
@@ -138,10 +153,17 @@ async def _compose(etcd: Etcd, clock: MovableClock, reconciles: bool, gates: Col
         log=log,
         on_carried_out=announcer.carried_out,
         on_lost_fence=metrics.fence_lost,
+        limits=lambda: limits,
     )
     policy = policy_in_force(upstream, log=log, clock=clock)
     service = ControlService(
-        upstream, follower, clock=clock, log=log, announcer=announcer, metrics=metrics, policy=policy
+        *(upstream, follower),
+        clock=clock,
+        log=log,
+        announcer=announcer,
+        metrics=metrics,
+        policy=policy,
+        limits=lambda: limits,
     )
     admission = Admission(None, clock=clock, log=log)
     server = ControlServer(service, follower, admission, host="127.0.0.1", port=free_port(), log=log)
@@ -154,8 +176,10 @@ async def _compose(etcd: Etcd, clock: MovableClock, reconciles: bool, gates: Col
         await channel.close()
         http.stop()
         await server.stop(0)
+        told.close()
 
     runs = [follower.run(), announcer.run(), server.run(), http.run(), *([reconciler.run()] if reconciles else [])]
     stub = control_pb2_grpc.ControlStub(channel)
-    side = ControlSide(upstream, follower, announcer, metrics, log, clock, service, stub, control_address, http_address)
+    addresses = control_address, http_address
+    side = ControlSide(upstream, follower, announcer, metrics, log, clock, service, stub, *addresses, limits)
     return side, runs, stop

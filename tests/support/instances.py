@@ -146,6 +146,7 @@ def snapshot(
     values: Mapping[Key, bytes] | None = None,
     rollout_holds: tuple[RolloutHold, ...] = (),
     budget_revision: int = 0,
+    budget: bytes = b"{}",
 ) -> Snapshot:
     """What one read saw at revision 100. `shadows` and `public`: keys with their mod_revisions (or 20, 21, ...)."""
     said = values or {}
@@ -154,7 +155,7 @@ def snapshot(
         [_kv(RECORD, records.encode(record), RECORD_REVISION, LEASE)] if record else [],
         [_kv(SHADOWS + key, said.get(key) or value_of(key), at, LEASE) for key, at in _numbered(shadows, 20).items()],
         [_kv(PREFIX + b"rollout-holds/" + hold.hold_id.encode(), encode_hold(hold), 5, 0) for hold in rollout_holds],
-        [_kv(PREFIX + b"budget", b"{}", budget_revision, 0)] if budget_revision else [],
+        [_kv(PREFIX + b"budget", budget, budget_revision, 0)] if budget_revision else [],
     ]
     places = _numbered(public, 40)
     found += [[_kv(key, said.get(key) or value_of(key), places[key], LEASE)] if key in places else [] for key in asked]

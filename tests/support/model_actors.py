@@ -14,7 +14,7 @@ from greenroom.core.record import Record
 from greenroom.core.rollout_holds import RolloutHold
 from greenroom.core.snapshot import read_request, snapshot_from
 from greenroom.core.transitions import Outcome, overridden, rejected, retried
-from greenroom.core.verdicts import Effect, MoreKeys, Planned, Planner, Unchanged
+from greenroom.core.verdicts import Behind, Effect, MoreKeys, Planned, Planner, Unchanged
 from greenroom.core.verdicts import drop as drop_planner
 from greenroom.core.verdicts import edit as edit_planner
 from greenroom.core.verdicts import reconcile as reconcile_planner
@@ -158,6 +158,8 @@ def _planned(
         while isinstance(plan := planner(snapshot, now), MoreKeys):
             keys = snapshot.read_again()
             snapshot = snapshot_from(instance, keys, (yield Ask("read", read_request(instance, keys))))
+        if isinstance(plan, Behind):
+            return Next(again=True)
         if isinstance(plan, Unchanged):
             return Next()
         answer = yield Ask(_KINDS.get(plan.effect, kind), plan.txn)

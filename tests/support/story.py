@@ -197,6 +197,15 @@ class Story:
 
     instances: Mapping[str, Standing] = Frozen()
     holds: Mapping[str, frozenset[str] | None] = Frozen()
+    max_in_flight: int | None = None
+    """So many may be released at once in a story in which no release ever settles; None: nobody limits it."""
+    min_released: int | None = None
+    """So many have to stay, whatever automation does."""
+
+    @property
+    def released(self) -> list[str]:
+        """Whoever is in service."""
+        return [name for name, standing in self.instances.items() if standing.released and not standing.ended]
 
     def of(self, instance: str) -> Standing:
         return self.instances.get(instance) or Standing()
@@ -246,14 +255,14 @@ def next_moment(before: Story, operations: Iterable[Operation], events: Iterable
     return replace(moment, after=after)
 
 
-def moments(operations: Iterable[Operation], events: Iterable[Event]) -> Iterator[Moment]:
-    """The story of a run, from the first revision on."""
+def moments(operations: Iterable[Operation], events: Iterable[Event], story: Story | None = None) -> Iterator[Moment]:
+    """The story of a run, from the first revision on; `story` is where it begins."""
     by_revision: dict[int, tuple[list[Operation], list[Event]]] = {}
     for operation in operations:
         by_revision.setdefault(operation.revision, ([], []))[0].append(operation)
     for event in events:
         by_revision.setdefault(event.revision, ([], []))[1].append(event)
-    story = Story()
+    story = story or Story()
     for revision in sorted(by_revision):
         moment = next_moment(story, *by_revision[revision], revision)
         yield moment

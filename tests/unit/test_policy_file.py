@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from greenroom.core.policy import Hold, Phase
+from greenroom.core.policy import Hold, Phase, ReleasesPolicy
 from greenroom.policy_file import PolicyFileError, load_policy, located, parse_policy, policy_text
 from greenroom.yaml_files import MAX_FILE_BYTES
 
@@ -38,7 +38,7 @@ def test_a_policy_file_is_read(tmp_path: Path) -> None:
         ("rules:\n  - gates: {a: {timeout_seconds: 1}\n", "line 3, column 1: is no YAML"),
         (
             "rules: []\nrulez: []\n",
-            "line 2: rulez: is not a field that is known here (they are: preset, templates, rules); "
+            "line 2: rulez: is not a field that is known here (they are: preset, templates, rules, releases); "
             "did you mean 'rules'?",
         ),
         ("rules:\n- selector: {modell: a}\n  gates: {a: {timeout_seconds: 1}}\n", "suffix); did you mean 'model'?"),
@@ -94,6 +94,20 @@ def test_a_policy_file_is_read(tmp_path: Path) -> None:
         ),
         ("preset: other\n", "line 1: preset: 'other' is none of: 'dynamo'"),
         ("- a\n", "line 1: a list is no mapping"),
+        ("releases:\n", "line 1: releases: is empty: give max_in_flight, min_released or both"),
+        ("releases: {}\n", "line 1: releases: limits nothing: give max_in_flight"),
+        ("releases: 4\n", "line 1: releases: 4 is no mapping: the limits of releases, as `{max_in_flight: 4"),
+        ("releases: {max_in_flight: 0}\n", "releases.max_in_flight: must be from 1 to 1000: how many releases may"),
+        ("releases: {max_in_flight: yes}\n", "True is no whole number: it must be from 1 to 1000"),
+        ("releases: {max_in_flight: 1.5}\n", "1.5 is no whole number"),
+        ("releases: {min_released: -1}\n", "releases.min_released: must be from 1 to 100000: how many of a model"),
+        (
+            "releases:\n  max_in_flight: 1\n  settle_seconds: 0\n",
+            "line 3: releases.settle_seconds: must be more than 0",
+        ),
+        ("releases: {max_in_flight: 1, settle_seconds: 2 d}\n", "'2 d' is neither a number of seconds nor a duration"),
+        ("releases: {min_released: 1, settle_seconds: 9}\n", "it needs max_in_flight beside it"),
+        ("releases: {max_inflight: 1}\n", "did you mean 'max_in_flight'?"),
         ("rules: !!python/object/apply:os.system ['true']\n", "is no YAML"),
     ],
 )
@@ -116,6 +130,12 @@ def test_a_ttl_may_be_a_duration_too() -> None:
     text = "rules: [{gates: {probe: {timeout_seconds: 1m, phase: continuous, ttl_seconds: 5m}}}]"
     gate = parse_policy(text).rules[0].gates["probe"]
     assert (gate.phase, gate.ttl_seconds, gate.timeout_seconds) == (Phase.CONTINUOUS, 300, 60)
+
+
+def test_limits_of_releases_are_read() -> None:
+    policy = parse_policy("releases: {max_in_flight: 4, settle_seconds: 1m30s, min_released: 2}\n")
+    assert policy.releases == ReleasesPolicy(max_in_flight=4, settle_seconds=90, min_released=2)
+    assert policy.digest != parse_policy("releases: {max_in_flight: 5, settle_seconds: 90, min_released: 2}").digest
 
 
 def test_a_key_that_stands_there_twice_is_refused() -> None:

@@ -116,6 +116,8 @@ class Announcer:
                 line = done.record.transitions[-1]
                 why = {"reason": line.reason, "actor": line.actor}
                 self._log.info("instance.withdrawn", **_of(done.instance, done.record), **why, revision=done.revision)
+                if done.stop is not None:
+                    self.rollout_hold_created(done.stop)
             case Effect.STORED:
                 return
 

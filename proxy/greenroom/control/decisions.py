@@ -15,6 +15,7 @@ from greenroom.control.metrics import Metrics
 from greenroom.control.requests import DecisionRequest, persons_decision
 from greenroom.core import decisions
 from greenroom.core.decisions import DecisionKind, PersonsDecision
+from greenroom.core.fleet import Limits
 from greenroom.core.keyspace import InstanceId, lease_of
 from greenroom.core.record import Record
 from greenroom.core.verdicts import Unchanged
@@ -46,11 +47,12 @@ class Decisions:
         announcer: Announcer,
         metrics: Metrics,
         may_revoke_leases: bool,
+        limits: Callable[[], Limits],
     ) -> None:
         self._upstream, self._mirror, self._afterwards = upstream, mirror, afterwards
         self._clock, self._log = clock, log
         self._announcer, self._metrics = announcer, metrics
-        self._may_revoke_leases = may_revoke_leases
+        self._may_revoke_leases, self._limits = may_revoke_leases, limits
 
     async def release(self, request: control_pb2.ReleaseInstanceRequest) -> control_pb2.ReleaseInstanceResponse:
         """Sets aside every gate that is not through, and releases where nothing else is in the way."""
@@ -113,7 +115,7 @@ class Decisions:
         return await carry_out(
             self._upstream,
             said.instance,
-            decisions.planned(said),
+            decisions.planned(said, self._limits()),
             clock=self._clock,
             on_lost_fence=self._metrics.fence_lost,
         )

@@ -6,7 +6,7 @@ the fence. Methods take the request message and return the answer; GreenroomErro
 
 import asyncio
 import contextlib
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from typing import Any
 
 import grpc
@@ -31,6 +31,7 @@ from greenroom.control.requests import (
 )
 from greenroom.control.watch import Watches
 from greenroom.core import verdicts
+from greenroom.core.fleet import UNLIMITED, Limits
 from greenroom.core.keyspace import InstanceId
 from greenroom.core.record import Record
 from greenroom.core.rollout_holds import RolloutHold
@@ -61,13 +62,15 @@ class ControlService:
         metrics: Metrics,
         policy: PolicyInForce,
         may_revoke_leases: bool = False,
+        limits: Callable[[], Limits] = lambda: UNLIMITED,
     ) -> None:
         self._upstream, self._follower, self._mirror = upstream, follower, follower.mirror
         self._clock, self._log = clock, log
         self._announcer, self._metrics, self._policy = announcer, metrics, policy
         self._holds = HoldStore(upstream, log=log)
         self._claims = ClaimStore(upstream, clock=clock, log=log, check=check_acting, on_lost_fence=metrics.fence_lost)
-        self._watches = Watches(upstream, follower, metrics)
+        self._limits = limits
+        self._watches = Watches(upstream, follower, metrics, limits)
         self.decisions = Decisions(
             upstream,
             follower.mirror,
@@ -77,6 +80,7 @@ class ControlService:
             announcer=announcer,
             metrics=metrics,
             may_revoke_leases=may_revoke_leases,
+            limits=limits,
         )
         """People's, beside what reporters and rollout holds are asked for here."""
 
@@ -86,11 +90,11 @@ class ControlService:
             raise NotReady(f"instances are not known at the moment: {reason}; try again")
         wanted = instance_filter(request)
         matching = (mirrored for mirrored in self._mirror.instances() if wanted.matches(mirrored.record))
-        holds = self._mirror.rollout_holds
+        holds, limits, now = self._mirror.rollout_holds, self._limits(), self._clock()
         page, token = page_of(
             matching,
             first_seen,
-            lambda mirrored: views.mirrored_instance(mirrored, holds),
+            lambda mirrored: views.mirrored_instance(mirrored, holds, limits.standing(mirrored.instance, now)),
             size=page_size(request.page_size),
             token=request.page_token,
             filters=str(wanted),
@@ -116,18 +120,24 @@ class ControlService:
                 f"no instance {instance}: it never registered through a proxy, or its lease ended", instance=instance
             )
         address = self._mirror.address(instance)
-        claims = self._mirror.claims(instance)
-        return views.read_instance(snapshot, snapshot.record, address, revision=snapshot.record_revision, claims=claims)
+        claims, standing = self._mirror.claims(instance), self._limits().standing(instance, self._clock())
+        return views.read_instance(
+            snapshot, snapshot.record, address, standing, revision=snapshot.record_revision, claims=claims
+        )
 
     async def report_verdict(self, request: control_pb2.ReportVerdictRequest) -> control_pb2.ReportVerdictResponse:
         """Stores a verdict and does in the same Txn what follows from it."""
         said = verdict_report(request)
+        planner = verdicts.verdict(
+            *(said.gate, said.attempt, said.outcome),
+            reason=said.reason,
+            reporter=said.reporter,
+            limits=self._limits(),
+        )
         done = await carry_out(
             self._upstream,
             said.instance,
-            limited(
-                verdicts.verdict(said.gate, said.attempt, said.outcome, reason=said.reason, reporter=said.reporter)
-            ),
+            limited(planner),
             clock=self._clock,
             on_lost_fence=self._metrics.fence_lost,
         )
@@ -217,9 +227,9 @@ class ControlService:
             record, revision = done.record, done.revision
         else:
             record, revision = snapshot.record or done.record, snapshot.record_revision
-        address = self._mirror.address(instance)
+        address, standing = self._mirror.address(instance), self._limits().standing(instance, self._clock())
         claims = self._mirror.claims(instance)
-        return record, views.read_instance(snapshot, record, address, revision=revision, claims=claims)
+        return record, views.read_instance(snapshot, record, address, standing, revision=revision, claims=claims)
 
     def _as_mirrored(self, instance: InstanceId, done: CarriedOut | Unchanged) -> control_pb2.Instance:
         mirrored = self._mirror.instance(instance)
@@ -231,6 +241,7 @@ class ControlService:
             rollout_holds=self._mirror.rollout_holds,
             address=self._mirror.address(instance),
             claims=self._mirror.claims(instance),
+            standing=self._limits().standing(instance, self._clock()),
         )
 
 

@@ -4,10 +4,12 @@ The rule: two of these are the same object as long as nothing that the message s
 some stream has told them last, so streams cost memory for each instance once, and nothing remains after the last one.
 """
 
+from collections.abc import Callable
 from weakref import WeakValueDictionary
 
 from greenroom.control import views
 from greenroom.core import rollout_holds
+from greenroom.core.fleet import UNLIMITED, Limits, Standing
 from greenroom.core.keyspace import InstanceId
 from greenroom.core.rollout_holds import RolloutHold
 from greenroom.pb.control.v1 import control_pb2
@@ -18,10 +20,13 @@ from greenroom.store.mirrored import MirroredInstance
 class Told:
     """An instance with the rollout holds that apply to it. The message is made when it is first asked for."""
 
-    __slots__ = ("__weakref__", "_message", "holds", "mirrored")
+    __slots__ = ("__weakref__", "_message", "holds", "mirrored", "standing")
 
-    def __init__(self, mirrored: MirroredInstance, holds: tuple[RolloutHold, ...]) -> None:
+    def __init__(
+        self, mirrored: MirroredInstance, holds: tuple[RolloutHold, ...], standing: Standing | None = None
+    ) -> None:
         self.mirrored = mirrored
+        self.standing = standing
         self.holds = rollout_holds.matching(holds, mirrored.record)
         self._message: control_pb2.Instance | None = None
 
@@ -29,7 +34,7 @@ class Told:
     def message(self) -> control_pb2.Instance:
         """As the control API shows it; not to be changed, since others are given the same one."""
         if self._message is None:
-            self._message = views.mirrored_instance(self.mirrored, self.holds)
+            self._message = views.mirrored_instance(self.mirrored, self.holds, self.standing)
         return self._message
 
     def shows_the_same(self, other: "Told") -> bool:
@@ -42,10 +47,13 @@ class Told:
 
 
 class Known:
-    """What there is to tell of each instance of a mirror."""
+    """What there is to tell of each instance of a mirror.
 
-    def __init__(self, mirror: Mirror) -> None:
-        self._mirror = mirror
+    Places in the queue are not told: each release changes all that come after it.
+    """
+
+    def __init__(self, mirror: Mirror, limits: Callable[[], Limits] = lambda: UNLIMITED) -> None:
+        self._mirror, self._limits = mirror, limits
         self._told: WeakValueDictionary[InstanceId, Told] = WeakValueDictionary()
 
     def now(self, instance: InstanceId) -> Told | None:
@@ -53,7 +61,8 @@ class Known:
         mirrored = self._mirror.instance(instance)
         if mirrored is None:
             return None
-        fresh, before = Told(mirrored, self._mirror.rollout_holds), self._told.get(instance)
+        fresh = Told(mirrored, self._mirror.rollout_holds, self._limits().standing_of_all())
+        before = self._told.get(instance)
         if before is not None and before.shows_the_same(fresh):
             return before
         self._told[instance] = fresh

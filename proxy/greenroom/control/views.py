@@ -6,7 +6,8 @@ from datetime import UTC, datetime
 from google.protobuf.timestamp_pb2 import Timestamp
 
 from greenroom.core.claims import Claim
-from greenroom.core.decide import Condition, conditions
+from greenroom.core.decide import Condition, conditions, waits_its_turn
+from greenroom.core.fleet import Standing
 from greenroom.core.keyspace import InstanceId, Key
 from greenroom.core.policy import Hold, Phase
 from greenroom.core.record import Gate, GateState, Record, State, Transition
@@ -53,7 +54,9 @@ OUTCOMES: Mapping[int, Outcome] = {
 }
 
 
-def mirrored_instance(mirrored: MirroredInstance, rollout_holds: Sequence[RolloutHold]) -> control_pb2.Instance:
+def mirrored_instance(
+    mirrored: MirroredInstance, rollout_holds: Sequence[RolloutHold], standing: Standing | None = None
+) -> control_pb2.Instance:
     """An instance as the mirror has it. Of a released one every registered key is taken for live."""
     return instance_message(
         mirrored.instance,
@@ -63,6 +66,7 @@ def mirrored_instance(mirrored: MirroredInstance, rollout_holds: Sequence[Rollou
         rollout_holds=rollout_holds,
         address=mirrored.address,
         claims=mirrored.claims,
+        standing=standing,
     )
 
 
@@ -70,6 +74,7 @@ def read_instance(
     snapshot: Snapshot,
     record: Record,
     address: str | None,
+    standing: Standing | None = None,
     *,
     revision: int,
     claims: Mapping[str, Claim] | None = None,
@@ -84,6 +89,7 @@ def read_instance(
         rollout_holds=snapshot.rollout_holds,
         address=address,
         claims=claims,
+        standing=standing,
     )
 
 
@@ -104,17 +110,20 @@ def instance_message(
     rollout_holds: Sequence[RolloutHold],
     address: str | None,
     claims: Mapping[str, Claim] | None = None,
+    standing: Standing | None = None,
 ) -> control_pb2.Instance:
     """One instance. `live` are its keys that exist, held or public.
 
     `public` are those of them that everybody sees; None: not looked at, so what the record says counts. `claims` are
-    those in force, by their gates' names.
+    those in force, by their gates' names. `standing` None: releases are not limited.
     """
     if public is None:
         public = live if record.publishes_at_once else ()
     live_cards = [entry.gated_key for entry in record.cards if entry.kind is KeyKind.CARD and entry.gated_key in live]
     outside = () if record.publishes_at_once else tuple(key for key in live_cards if key in public)
-    said = conditions(record, live_cards=len(live_cards) - len(outside), outside=outside, rollout_holds=rollout_holds)
+    waiting_cards = len(live_cards) - len(outside)
+    said = conditions(record, live_cards=waiting_cards, outside=outside, rollout_holds=rollout_holds, standing=standing)
+    is_queued = waits_its_turn(record, live_cards=waiting_cards, rollout_holds=rollout_holds)
     return control_pb2.Instance(
         name=f"{INSTANCES}{instance}",
         id=instance,
@@ -135,6 +144,7 @@ def instance_message(
         release_time=timestamp(record.released),
         record_revision=revision,
         rollout_holds=[hold.hold_id for hold in matching(rollout_holds, record)],
+        queue_position=standing.position if standing and is_queued else 0,
     )
 
 

@@ -15,6 +15,7 @@ from greenroom.control.tokens import ResumeToken
 from greenroom.control.told import Known, Told
 from greenroom.control.watch_stream import Place, WatchStream
 from greenroom.control.watcher import Watcher
+from greenroom.core.fleet import UNLIMITED, Limits
 from greenroom.core.keyspace import InstanceId
 from greenroom.errors import HistoryGone, NotReady, TooManyWatchers
 from greenroom.pb.control.v1 import control_pb2
@@ -40,12 +41,13 @@ class Watches:
         upstream: Upstream,
         follower: Follower,
         metrics: Metrics,
+        limits: Callable[[], Limits] = lambda: UNLIMITED,
         *,
         bookmark_seconds: float = BOOKMARK_SECONDS,
         catch_up_seconds: float = CATCH_UP_SECONDS,
     ) -> None:
         self._follower, self._mirror, self._metrics = follower, follower.mirror, metrics
-        self._known, self._history = Known(follower.mirror), History(upstream)
+        self._known, self._history = Known(follower.mirror, limits), History(upstream)
         self._bookmark_seconds, self._catch_up_seconds = bookmark_seconds, catch_up_seconds
         self._open: set[Watcher] = set()
         self._stopping = False

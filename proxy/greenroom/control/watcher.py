@@ -108,7 +108,9 @@ class Watcher:
             return _removed(now, control_pb2.REMOVAL_REASON_NOT_MATCHING)
         if instance in self._mirror.unreadable:
             return _removed(before, control_pb2.REMOVAL_REASON_UNREADABLE)
-        return _removed(Told(last, before.holds) if last else before, control_pb2.REMOVAL_REASON_EXPIRED)
+        return _removed(
+            Told(last, before.holds, before.standing) if last else before, control_pb2.REMOVAL_REASON_EXPIRED
+        )
 
     def _was_told(self, told: Told) -> None:
         if self._wanted.matches(told.mirrored.record):

@@ -34,6 +34,7 @@ def next_attempt(gate: Gate, now: datetime) -> Gate:
         "started": now,
         "deadline": now + timedelta(seconds=gate.timeout_seconds),
         "decided": None,
+        "passed": None,
         "reason": "",
         "reporter": "",
         "failures": 0,
@@ -60,7 +61,7 @@ def after_verdict(gate: Gate, said: GateState, *, reason: str, reporter: str, no
 
 def still_passed(before: Gate, after: Gate) -> Gate:
     """The attempt after a forgiven failure of a gate whose pass holds on: it ends when it would have ended."""
-    kept = {name: getattr(before, name) for name in ("state", "deadline", "decided", "reason", "reporter")}
+    kept = {name: getattr(before, name) for name in ("state", "deadline", "decided", "passed", "reason", "reporter")}
     return after.model_copy(update=kept)
 
 
@@ -105,7 +106,10 @@ def _judged(gate: Gate, said: GateState, reason: str, reporter: str, now: dateti
     if said is GateState.FAILED:
         return _failed(gate, reason, reporter, now)
     passed = _decided(gate, said, reason, reporter, now).model_copy(update={"failures": 0})
-    return passed if gate.ttl_seconds is None else _until(passed, now + timedelta(seconds=gate.ttl_seconds))
+    if gate.ttl_seconds is None:
+        return passed
+    until = now + timedelta(seconds=gate.ttl_seconds)
+    return passed.model_copy(update={"deadline": until, "passed": gate.passed or now})
 
 
 def _failed(gate: Gate, reason: str, reporter: str, now: datetime) -> Gate:
@@ -117,10 +121,6 @@ def _failed(gate: Gate, reason: str, reporter: str, now: datetime) -> Gate:
 
 def _decided(gate: Gate, said: GateState, reason: str, reporter: str, now: datetime) -> Gate:
     return noted(gate, said, reason, reporter).model_copy(update={"decided": now})
-
-
-def _until(gate: Gate, deadline: datetime) -> Gate:
-    return gate.model_copy(update={"deadline": deadline})
 
 
 def _too_often(gate: Gate, reason: str) -> str:

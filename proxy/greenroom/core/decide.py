@@ -5,7 +5,8 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
 
-from greenroom.core.keyspace import Key
+from greenroom.core.fleet import Standing
+from greenroom.core.keyspace import BUDGET, Key
 from greenroom.core.policy import Phase
 from greenroom.core.record import Gate, GateState, Record, State
 from greenroom.core.rollout_holds import RolloutHold, matching
@@ -101,8 +102,7 @@ def decide(
     """
     if record.state is State.RELEASED:
         return _failed_pass(record) or _by_deadline(record, now, no_rejection_before)
-    has_lapsed = any(gate.has_lapsed(now) for gate in record.gates.values())
-    if is_ready(record, live_cards=live_cards) and not has_lapsed and not matching(rollout_holds, record):
+    if waits_its_turn(record, live_cards=live_cards, rollout_holds=rollout_holds, now=now):
         return Release()
     if claimed is not None and (worn_out := _worn_out(record, claimed)):
         return GiveUp(worn_out)
@@ -164,14 +164,40 @@ def grace_end(since: datetime) -> datetime:
     return since + timedelta(seconds=DEADLINE_GRACE_SECONDS)
 
 
+def waits_its_turn(
+    record: Record, *, live_cards: int, rollout_holds: Sequence[RolloutHold], now: datetime | None = None
+) -> bool:
+    """Whether only the budget, and those before it, can keep an instance from being released.
+
+    `now` None: a pass counts until the record says that it lapsed.
+    """
+    if now is not None and any(gate.has_lapsed(now) for gate in record.gates.values()):
+        return False
+    return is_ready(record, live_cards=live_cards) and not matching(rollout_holds, record)
+
+
+def lapses_at(record: Record) -> datetime | None:
+    """When the first of the passes that must be renewed is over; None where none must be."""
+    return min((gate.deadline for gate in record.gates.values() if gate.must_be_renewed), default=None)
+
+
 def conditions(
-    record: Record, *, live_cards: int, rollout_holds: Sequence[RolloutHold], outside: Sequence[Key] = ()
+    record: Record,
+    *,
+    live_cards: int,
+    rollout_holds: Sequence[RolloutHold],
+    outside: Sequence[Key] = (),
+    standing: Standing | None = None,
 ) -> tuple[Condition, ...]:
-    """Why an instance is, or is not, released. `outside` are its cards that are public though it is not."""
+    """Why an instance is, or is not, released. `outside` are its cards that are public though it is not.
+
+    `standing` None: releases are not limited.
+    """
+    waits = waits_its_turn(record, live_cards=live_cards, rollout_holds=rollout_holds)
     return (
         _gates_passed(record, live_cards, outside),
         _not_on_hold(record, rollout_holds),
-        Condition(ConditionType.BUDGET_AVAILABLE, True, "NoBudget", "releases are not limited"),
+        _budget_available(record, standing, waits=waits),
         Condition(ConditionType.NO_CONFLICT, True, "NotCompared", "cards of the same model are not compared"),
     )
 
@@ -231,3 +257,24 @@ def _not_on_hold(record: Record, rollout_holds: Sequence[RolloutHold]) -> Condit
         return Condition(ConditionType.NOT_ON_HOLD, True, "NoRolloutHold", "no rollout hold applies")
     said = "; ".join(f"rollout hold {hold.hold_id} by {hold.actor}: {hold.reason}" for hold in holds)
     return Condition(ConditionType.NOT_ON_HOLD, False, "RolloutHold", said, holds[0].created)
+
+
+def _budget_available(record: Record, standing: Standing | None, *, waits: bool) -> Condition:
+    kind = ConditionType.BUDGET_AVAILABLE
+    if standing is None:
+        return Condition(kind, True, "NoBudget", "releases are not limited")
+    if record.state is State.RELEASED:
+        return Condition(kind, True, "Released", "it waits for no other release")
+    if not standing.readable:
+        said = f"the key {BUDGET!r} cannot be read, so nothing is released: delete it in etcd to begin anew"
+        return Condition(kind, False, "BudgetUnreadable", said)
+    if not waits:
+        return Condition(kind, True, "NotQueued", f"it is not in the queue; {_in_flight(standing)}")
+    place = f"place {standing.position} of {standing.length} in the queue" if standing.position else "in the queue"
+    return Condition(kind, False, "InQueue", f"{place}; {_in_flight(standing)}")
+
+
+def _in_flight(standing: Standing) -> str:
+    if standing.in_flight is None:
+        return f"at most {standing.max_in_flight} releases are in flight at once"
+    return f"{standing.in_flight} of {standing.max_in_flight} releases in flight"

@@ -11,6 +11,7 @@ from enum import StrEnum
 from typing import assert_never
 
 from greenroom.core.events import Event
+from greenroom.core.fleet import UNLIMITED, Limits
 from greenroom.core.keyspace import InstanceId
 from greenroom.core.record import Record, State
 from greenroom.core.snapshot import Snapshot
@@ -58,9 +59,9 @@ INSTEAD: Mapping[tuple[State, DecisionKind], str] = {
 """What to do where the table of transitions refuses a decision."""
 
 
-def planned(decision: PersonsDecision) -> Planner:
+def planned(decision: PersonsDecision, limits: Limits = UNLIMITED) -> Planner:
     """The plan that carries a decision out. It raises WrongState with advice where the state does not allow it."""
-    planner = _planner(decision)
+    planner = _planner(decision, limits)
 
     def plan(snapshot: Snapshot, now: datetime) -> Plan:
         try:
@@ -74,7 +75,7 @@ def planned(decision: PersonsDecision) -> Planner:
     return plan
 
 
-def _planner(decision: PersonsDecision) -> Planner:
+def _planner(decision: PersonsDecision, limits: Limits) -> Planner:
     actor, reason = decision.actor, decision.reason
 
     def by_person(change: Callable[[Record, str, str, datetime], Record]) -> Callable[[Record, datetime], Record]:
@@ -82,13 +83,13 @@ def _planner(decision: PersonsDecision) -> Planner:
 
     match decision.kind:
         case DecisionKind.OVERRIDE:
-            return edit(by_person(overridden))
+            return edit(by_person(overridden), limits)
         case DecisionKind.REJECT:
-            return edit(by_person(rejected))
+            return edit(by_person(rejected), limits)
         case DecisionKind.WITHDRAW:
-            return withdrawal(actor, reason, by_person=True)
+            return withdrawal(actor, reason, by_person=True, limits=limits)
         case DecisionKind.RETRY:
-            return edit(lambda record, now: retried(record, decision.gates, actor, reason, now))
+            return edit(lambda record, now: retried(record, decision.gates, actor, reason, now), limits)
         case DecisionKind.DROP:
             return drop(actor, reason)
         case DecisionKind.REVOKE_LEASE:

@@ -27,8 +27,8 @@ _HANDLING: Final[Mapping[str, Mapping[Handling, str]]] = {
         Handling.WATCH: "Watch",
     },
     "etcdserverpb.Lease": {
-        Handling.INSPECT: "LeaseTimeToLive",
-        Handling.FORWARD: "LeaseGrant LeaseRevoke LeaseKeepAlive LeaseLeases",
+        Handling.INSPECT: "LeaseTimeToLive LeaseRevoke",
+        Handling.FORWARD: "LeaseGrant LeaseKeepAlive LeaseLeases",
     },
     "etcdserverpb.Cluster": {
         Handling.HAND_OVER: "MemberList MemberAdd MemberRemove MemberUpdate MemberPromote",

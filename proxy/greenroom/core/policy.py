@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Annotated, Literal, Self, TypeVar
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from greenroom.core.cards import Attributes
 from greenroom.core.selectors import Selector
@@ -33,6 +33,14 @@ SHORTEST_TTL_SECONDS = 5
 """A pass that ends sooner would end while etcd elects a leader."""
 LARGEST_CONCURRENCY = 100_000
 """More runners at once than any fleet has: to bound nothing, leave the limit out."""
+SETTLE_SECONDS = 30.0
+"""What a frontend needs to take a worker in, and its first requests to fail if they do."""
+LARGEST_SETTLE_SECONDS = 24 * 3600
+"""A day: a drain that waits longer for each step is a rollout hold."""
+LARGEST_IN_FLIGHT = 1000
+"""Every release writes the names of all that are in flight; more at once is no limit."""
+LARGEST_FLOOR = 100_000
+"""More instances of one model than anybody runs."""
 
 GATE_NAME = re.compile(r"[a-z0-9](?:[a-z0-9_-]{0,61}[a-z0-9])?")
 NO_GATE_NAME = "is not a DNS label (lower-case letters, digits, '-' or '_', at most 63)"
@@ -148,6 +156,26 @@ class Rule(_Strict):
         return self.selector.matches(attributes)
 
 
+class ReleasesPolicy(_Strict):
+    """How fast instances are let in, and how few automation may leave.
+
+    A release is *in flight* for `settle_seconds`: at most `max_in_flight` are at once, over all proxies. Automation
+    withdraws nobody whose group (namespace, component, endpoint, model) would have less than `min_released` left.
+    """
+
+    max_in_flight: int | None = Field(default=None, strict=True, ge=1, le=LARGEST_IN_FLIGHT)
+    settle_seconds: float = Field(default=SETTLE_SECONDS, gt=0, le=LARGEST_SETTLE_SECONDS, allow_inf_nan=False)
+    min_released: int | None = Field(default=None, strict=True, ge=1, le=LARGEST_FLOOR)
+
+    @model_validator(mode="after")
+    def _limits_something(self) -> Self:
+        if self.max_in_flight is None and "settle_seconds" in self.model_fields_set:
+            raise ValueError("settle_seconds says how long a release is in flight: it needs max_in_flight beside it")
+        if self.max_in_flight is None and self.min_released is None:
+            raise ValueError("limits nothing: give max_in_flight, min_released or both")
+        return self
+
+
 class TemplatePolicy(_Strict):
     """A key template of one's own, for services other than the presets'."""
 
@@ -182,11 +210,19 @@ class Requirements:
 
 
 class Policy(_Strict):
-    """A whole policy file: `preset: dynamo` or `templates`, and the rules."""
+    """A whole policy file: `preset: dynamo` or `templates`, the rules, and the limits of releases."""
 
     preset: Literal["dynamo"] | None = None
     templates: tuple[TemplatePolicy, ...] = ()
     rules: tuple[Rule, ...] = ()
+    releases: ReleasesPolicy | None = None
+
+    @field_validator("releases", mode="before")
+    @classmethod
+    def _not_left_empty(cls, said: object) -> object:
+        if said is None:
+            raise ValueError("is empty: give max_in_flight, min_released or both, or leave it out")
+        return said
 
     @model_validator(mode="after")
     def _one_source_of_templates(self) -> Self:

@@ -13,11 +13,14 @@ Each is all or nothing, and each compares what its decision was taken from. Whic
 from collections.abc import Sequence
 from datetime import datetime
 
+from greenroom.core import budget as budgets
 from greenroom.core import record as records
-from greenroom.core import txns
-from greenroom.core.keyspace import BUDGET, Key, record_key, shadow_key
+from greenroom.core import rollout_holds, txns
+from greenroom.core.budget import Budget
+from greenroom.core.keyspace import BUDGET, Key, record_key, rollout_hold_key, shadow_key
 from greenroom.core.policy import Requirements
 from greenroom.core.record import GatedEntry, Record
+from greenroom.core.rollout_holds import RolloutHold
 from greenroom.core.snapshot import Snapshot
 from greenroom.core.transitions import ITSELF, opened_as_public, released
 from greenroom.pb.etcd import rpc_pb2
@@ -26,8 +29,13 @@ MAX_FLAT_WITHDRAWAL = 60
 """Cards that can be withdrawn without nesting: two operations each and the record's, of etcd's 128."""
 
 
-def release_txn(snapshot: Snapshot, record: Record, now: datetime, actor: str = ITSELF) -> rpc_pb2.TxnRequest:
-    """Publish every held key in the order of registration. `record` is the snapshot's, or that with a last verdict."""
+def release_txn(
+    snapshot: Snapshot, record: Record, now: datetime, actor: str = ITSELF, *, budget: Budget | None = None
+) -> rpc_pb2.TxnRequest:
+    """Publish every held key in the order of registration. `record` is the snapshot's, or that with a last verdict.
+
+    `budget` is the one with this release; None where releases are not limited.
+    """
     live = _in_order(record, snapshot)
     txn = _fenced(snapshot)
     txn.compare.extend(
@@ -39,11 +47,17 @@ def release_txn(snapshot: Snapshot, record: Record, now: datetime, actor: str = 
     txn.success.extend(txns.put(key, snapshot.shadows[key].value, snapshot.lease) for key in live)
     txn.success.append(txns.delete_shadows(snapshot.instance))
     txn.success.append(_record(snapshot, released(record, now, actor)))
+    txn.success.extend(_budget(budget))
     return txn
 
 
-def withdrawal_txn(snapshot: Snapshot, record: Record) -> rpc_pb2.TxnRequest:
-    """Take every public key back into its shadow. `record` is the withdrawn one; the snapshot must cover its cards."""
+def withdrawal_txn(
+    snapshot: Snapshot, record: Record, *, budget: Budget | None = None, stop: RolloutHold | None = None
+) -> rpc_pb2.TxnRequest:
+    """Take every public key back into its shadow. `record` is the withdrawn one; the snapshot must cover its cards.
+
+    `budget` is the one without this instance; None where nobody limits anything. `stop` stops further releases.
+    """
     assert not snapshot.lacks_cards()
     txn = _fenced(snapshot)
     moves: list[txns.Operation] = []
@@ -54,6 +68,8 @@ def withdrawal_txn(snapshot: Snapshot, record: Record) -> rpc_pb2.TxnRequest:
             shadow = shadow_key(snapshot.instance, key)
             moves += [txns.put(shadow, public.value, snapshot.lease), txns.delete(key)]
     txn.compare.append(txns.unchanged(BUDGET, snapshot.budget_revision))
+    # Among what may be nested: beside it they would take of the room that each nested Txn has left.
+    moves += [*_budget(budget), *_stop(stop)]
     txn.success.extend(_within_limit(moves, len(txn.compare)))
     txn.success.append(_record(snapshot, record))
     return txn
@@ -92,6 +108,14 @@ def _fenced(snapshot: Snapshot) -> rpc_pb2.TxnRequest:
 
 def _record(snapshot: Snapshot, record: Record) -> txns.Operation:
     return txns.keep_record(snapshot.instance, records.encode(record))
+
+
+def _budget(budget: Budget | None) -> list[txns.Operation]:
+    return [txns.put(BUDGET, budgets.encode(budget), lease=0)] if budget is not None else []
+
+
+def _stop(hold: RolloutHold | None) -> list[txns.Operation]:
+    return [txns.put(rollout_hold_key(hold.hold_id), rollout_holds.encode(hold), lease=0)] if hold else []
 
 
 def _in_order(record: Record, snapshot: Snapshot) -> list[Key]:

@@ -86,7 +86,7 @@ class Gate(Stored):
     The settings are those of GatePolicy, as its rules had them. `failures` counts the failed attempts since the last
     pass or fresh start, `inconclusives` the verdicts of that kind on this attempt where they are limited; `forgiven` is
     the last failed attempt that another followed by itself, 0 for none. `claims` counts those made since the last
-    verdict.
+    verdict. `decided` is the last deciding verdict's time, and `passed` the first's where a pass must be renewed.
     """
 
     state: GateState = GateState.PENDING
@@ -105,8 +105,14 @@ class Gate(Stored):
     started: Moment
     deadline: Moment
     decided: Moment | None = None
+    passed: Moment | None = None
     reason: str = ""
     reporter: str = ""
+
+    @property
+    def ready(self) -> datetime | None:
+        """Since when it keeps nobody back; None for never. To have a pass renewed loses no place in a queue."""
+        return self.passed if self.must_be_renewed and self.passed else self.decided
 
     @property
     def must_be_renewed(self) -> bool:

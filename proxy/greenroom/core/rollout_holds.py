@@ -4,13 +4,16 @@ Gates go on meanwhile; an instance that is through with them waits for the hold 
 """
 
 from collections.abc import Iterable
+from datetime import datetime
+from glob import escape
 from typing import Literal
 
 from pydantic import Field, ValidationError
 
-from greenroom.core.keyspace import ROLLOUT_HOLDS
-from greenroom.core.record import Moment, Record, Stored
+from greenroom.core.keyspace import ROLLOUT_HOLDS, InstanceId
+from greenroom.core.record import Moment, Record, Stored, bounded_reason
 from greenroom.core.selectors import Selector
+from greenroom.core.transitions import ITSELF
 
 
 class RolloutHold(Stored):
@@ -41,6 +44,26 @@ def decode(key: bytes, value: bytes) -> RolloutHold:
         return RolloutHold.model_validate_json(value).model_copy(update={"hold_id": hold_id})
     except ValidationError:
         return RolloutHold(hold_id=hold_id, reason="this rollout hold cannot be read", actor="unknown")
+
+
+def stop_after(instance: InstanceId, record: Record, actor: str, reason: str, now: datetime) -> RolloutHold:
+    """The hold on all that is like an instance which was withdrawn before its release had settled.
+
+    An attribute of which the instance has several values, or none, selects nothing: rather too much is stopped.
+    """
+    said = f"{actor} withdrew {instance} right after its release: {reason}"
+    names = {name: _only(record.distinct(name)) for name in ("namespace", "component", "model")}
+    return RolloutHold(
+        hold_id=f"stopped-{instance}",
+        reason=bounded_reason(said),
+        actor=ITSELF,
+        selector=Selector(**names),
+        created=now,
+    )
+
+
+def _only(values: tuple[str, ...]) -> str | None:
+    return escape(values[0]) if len(values) == 1 else None
 
 
 def matching(holds: Iterable[RolloutHold], record: Record) -> tuple[RolloutHold, ...]:

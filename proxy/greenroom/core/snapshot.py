@@ -6,8 +6,10 @@ All of it is of one revision. What is decided from it is written by a Txn that c
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from greenroom.core import budget as budgets
 from greenroom.core import record as records
 from greenroom.core import rollout_holds
+from greenroom.core.budget import NO_BUDGET, Budget
 from greenroom.core.keyspace import (
     BUDGET,
     ROLLOUT_HOLDS,
@@ -43,6 +45,8 @@ class Snapshot:
     asked: frozenset[Key]
     rollout_holds: tuple[RolloutHold, ...]
     budget_revision: int
+    budget: Budget | None = NO_BUDGET
+    """None: it cannot be read."""
     remembered: bool = False
     """It was not read for what is decided now, so all of it is to be compared (see `remembered`)."""
 
@@ -115,4 +119,5 @@ def snapshot_from(instance: InstanceId, keys: Sequence[Key], answer: rpc_pb2.Txn
         asked=frozenset(keys),
         rollout_holds=tuple(rollout_holds.decode(kv.key, kv.value) for kv in holds),
         budget_revision=budget[0].mod_revision if budget else 0,
+        budget=budgets.decode(budget[0].value) if budget else NO_BUDGET,
     )

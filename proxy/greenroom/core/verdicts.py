@@ -1,7 +1,8 @@
 """From an operation on an instance and a snapshot of it to the Txn that carries it out.
 
 An operation that makes an instance ready is tried together with the release, as one Txn; only where something
-forbids the release is the operation stored alone. Likewise a verdict by which a released instance is to be withdrawn.
+forbids the release, or others come first, is the operation stored alone. Likewise a verdict by which a released
+instance is to be withdrawn, where the limits keep it in service.
 """
 
 from collections.abc import Callable, Collection
@@ -11,9 +12,11 @@ from enum import StrEnum
 
 from greenroom.core import txns
 from greenroom.core.decide import GiveUp, Lapse, Reject, Release, Withdraw, decide
+from greenroom.core.fleet import UNLIMITED, Limits
 from greenroom.core.keyspace import claim_key
 from greenroom.core.publication import drop_txn, record_txn, release_txn, withdrawal_txn
 from greenroom.core.record import Record, State
+from greenroom.core.rollout_holds import RolloutHold, stop_after
 from greenroom.core.silence import pass_lapsed, worn_out
 from greenroom.core.snapshot import Snapshot
 from greenroom.core.transitions import ITSELF, Outcome, deadline_passed, dropped, released, with_verdict, withdrawn
@@ -37,6 +40,8 @@ class Planned:
     txn: rpc_pb2.TxnRequest
     record: Record
     effect: Effect
+    stop: RolloutHold | None = None
+    """The rollout hold that it creates."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,17 +52,36 @@ class Unchanged:
 
 
 @dataclass(frozen=True, slots=True)
+class Queued(Unchanged):
+    """It is ready, and there is no room in the budget."""
+
+
+@dataclass(frozen=True, slots=True)
+class KeptInService(Unchanged):
+    """Automation may not withdraw it, for too few others are released."""
+
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Behind:
+    """What is known of other instances is older than the budget: plan again when the mirror has come so far."""
+
+
+@dataclass(frozen=True, slots=True)
 class MoreKeys:
     """The snapshot must cover the record's public cards too: read again with `Snapshot.read_again()`."""
 
 
 NO_DEADLINE = datetime.max.replace(tzinfo=UTC)
 
-Plan = Planned | Unchanged | MoreKeys
+Plan = Planned | Unchanged | MoreKeys | Behind
 Planner = Callable[[Snapshot, datetime], Plan]
 
 
-def verdict(gate: str, attempt: int, outcome: Outcome, *, reason: str, reporter: str) -> Planner:
+def verdict(
+    gate: str, attempt: int, outcome: Outcome, *, reason: str, reporter: str, limits: Limits = UNLIMITED
+) -> Planner:
     """A reporter's answer for one attempt of one gate."""
 
     def plan(snapshot: Snapshot, now: datetime) -> Plan:
@@ -65,7 +89,7 @@ def verdict(gate: str, attempt: int, outcome: Outcome, *, reason: str, reporter:
         after = with_verdict(before, gate, attempt, outcome, reason=reason, reporter=reporter, now=now)
         if after is before:
             return Unchanged(before)
-        planned = _stored_or_released(snapshot, after, now)
+        planned = _stored_or_released(snapshot, after, now, limits)
         if isinstance(planned, Planned) and before.gates[gate].claims:
             planned.txn.success.append(txns.delete(claim_key(snapshot.instance, gate)))
         return planned
@@ -73,10 +97,13 @@ def verdict(gate: str, attempt: int, outcome: Outcome, *, reason: str, reporter:
     return plan
 
 
-def reconcile(no_rejection_before: datetime | None, claimed: Collection[str] | None = None) -> Planner:
-    """Whatever is due by itself: a release that nothing forbids any more, or a rejection for a deadline.
+def reconcile(
+    no_rejection_before: datetime | None, claimed: Collection[str] | None = None, limits: Limits = UNLIMITED
+) -> Planner:
+    """Whatever is due by itself: a release that nothing forbids any more, a rejection for a deadline, a withdrawal.
 
-    `claimed` are the gates that runners have claimed, as far as the mirror knows; None: it was not asked.
+    `claimed` are the gates that runners have claimed, as far as the mirror knows; None: it was not asked. Whose turn
+    it is was for the caller to see to.
     """
 
     def plan(snapshot: Snapshot, now: datetime) -> Plan:
@@ -93,7 +120,7 @@ def reconcile(no_rejection_before: datetime | None, claimed: Collection[str] | N
         )
         match decision:
             case Release():
-                return Planned(release_txn(snapshot, record, now), released(record, now), Effect.RELEASED)
+                return _release(snapshot, record, now, limits) or Queued(record)
             case Reject(gate):
                 rejected = deadline_passed(record, gate, now)
                 return Planned(record_txn(snapshot, rejected), rejected, Effect.REJECTED)
@@ -101,7 +128,7 @@ def reconcile(no_rejection_before: datetime | None, claimed: Collection[str] | N
                 lapsed = pass_lapsed(record, gate, now)
                 return Planned(record_txn(snapshot, lapsed), lapsed, Effect.STORED)
             case Withdraw(_, reason):
-                return _withdrawal(snapshot, record, ITSELF, reason, now, by_person=False)
+                return _withdrawal(snapshot, record, ITSELF, reason, now, limits, by_person=False)
             case GiveUp(gate):
                 given_up = worn_out(record, gate, now)
                 txn = record_txn(snapshot, given_up)
@@ -113,20 +140,20 @@ def reconcile(no_rejection_before: datetime | None, claimed: Collection[str] | N
     return plan
 
 
-def withdrawal(actor: str, reason: str, *, by_person: bool) -> Planner:
-    """Everything public of a released instance goes back to being held."""
+def withdrawal(actor: str, reason: str, *, by_person: bool, limits: Limits = UNLIMITED) -> Planner:
+    """Everything public of a released instance goes back to being held. Automation leaves `min_released` in service."""
 
     def plan(snapshot: Snapshot, now: datetime) -> Plan:
-        return _withdrawal(snapshot, _record(snapshot), actor, reason, now, by_person=by_person)
+        return _withdrawal(snapshot, _record(snapshot), actor, reason, now, limits, by_person=by_person)
 
     return plan
 
 
-def edit(change: Callable[[Record, datetime], Record]) -> Planner:
+def edit(change: Callable[[Record, datetime], Record], limits: Limits = UNLIMITED) -> Planner:
     """Any other change of the record, such as a retry or an override; released with it where that makes it ready."""
 
     def plan(snapshot: Snapshot, now: datetime) -> Plan:
-        return _stored_or_released(snapshot, change(_record(snapshot), now), now)
+        return _stored_or_released(snapshot, change(_record(snapshot), now), now, limits)
 
     return plan
 
@@ -159,27 +186,54 @@ def note(change: Callable[[Record, datetime], Record]) -> Planner:
 
 
 def _withdrawal(
-    snapshot: Snapshot, record: Record, actor: str, reason: str, now: datetime, *, by_person: bool
-) -> Planned | MoreKeys:
+    snapshot: Snapshot, record: Record, actor: str, reason: str, now: datetime, limits: Limits, *, by_person: bool
+) -> Planned | MoreKeys | Behind | KeptInService:
     """The withdrawal of `record`, which is the snapshot's, or that with the verdict that leads to it."""
     if snapshot.lacks_cards():
         return MoreKeys()
     after = withdrawn(record, actor, reason, now, by_person=by_person)
-    return Planned(withdrawal_txn(snapshot, after), after, Effect.WITHDRAWN)
+    if not by_person and (kept := _kept_in_service(snapshot, record, limits)):
+        return kept
+    stop = stop_after(snapshot.instance, record, actor, reason, now) if limits.is_in_flight(snapshot, now) else None
+    txn = withdrawal_txn(snapshot, after, budget=limits.after_withdrawal(snapshot), stop=stop)
+    return Planned(txn, after, Effect.WITHDRAWN, stop)
 
 
-def _stored_or_released(snapshot: Snapshot, after: Record, now: datetime) -> Plan:
+def _kept_in_service(snapshot: Snapshot, record: Record, limits: Limits) -> KeptInService | Behind | None:
+    if limits.releases is None or limits.releases.min_released is None:
+        return None
+    if limits.is_behind(snapshot):
+        return Behind()
+    why = limits.floor_under(snapshot, record)
+    return KeptInService(record, why) if why else None
+
+
+def _stored_or_released(snapshot: Snapshot, after: Record, now: datetime, limits: Limits) -> Plan:
     if after.state is not State.RELEASED and after.publishes_at_once and snapshot.lacks_cards():
         return MoreKeys()
     live, holds = snapshot.live_cards, snapshot.rollout_holds
     # What is due by a deadline is the reconciler's: it knows whether others' verdicts may be on their way.
     decision = decide(after, live_cards=live, rollout_holds=holds, now=now, no_rejection_before=NO_DEADLINE)
-    if isinstance(decision, Release):
-        return Planned(release_txn(snapshot, after, now), released(after, now), Effect.RELEASED)
+    if isinstance(decision, Release) and limits.is_first(snapshot, after):
+        planned = _release(snapshot, after, now, limits)
+        if planned is not None:
+            return planned
     if isinstance(decision, Withdraw):
-        return _withdrawal(snapshot, after, ITSELF, decision.reason, now, by_person=False)
+        taken_back = _withdrawal(snapshot, after, ITSELF, decision.reason, now, limits, by_person=False)
+        # The reconciler withdraws it as soon as enough others are released.
+        if not isinstance(taken_back, KeptInService):
+            return taken_back
     rejected = after.state != _record(snapshot).state and after.state == "REJECTED"
     return Planned(record_txn(snapshot, after), after, Effect.REJECTED if rejected else Effect.STORED)
+
+
+def _release(snapshot: Snapshot, record: Record, now: datetime, limits: Limits) -> Planned | None:
+    """The release of a ready instance; None where there is no room for it."""
+    admitted = limits.admission(snapshot, now)
+    if admitted is None:
+        return None
+    txn = release_txn(snapshot, record, now, budget=admitted.budget)
+    return Planned(txn, released(record, now), Effect.RELEASED)
 
 
 def _record(snapshot: Snapshot) -> Record:

@@ -148,6 +148,7 @@ class EtcdInspector:
             etcd + b"KV/Txn": (rpc_pb2.TxnRequest, self._txn),
             etcd + b"Watch/Watch": (rpc_pb2.WatchRequest, _watch),
             etcd + b"Lease/LeaseTimeToLive": (rpc_pb2.LeaseTimeToLiveRequest, _time_to_live),
+            etcd + b"Lease/LeaseRevoke": (rpc_pb2.LeaseRevokeRequest, _revoke),
             etcd + b"Cluster/MemberList": (rpc_pb2.MemberListRequest, GatedCall),
             etcd + b"Cluster/MemberAdd": (rpc_pb2.MemberAddRequest, GatedCall),
             etcd + b"Cluster/MemberUpdate": (rpc_pb2.MemberUpdateRequest, GatedCall),
@@ -232,6 +233,11 @@ def _watch(_: bytes, request: rpc_pb2.WatchRequest) -> Message:
 def _time_to_live(path: bytes, request: rpc_pb2.LeaseTimeToLiveRequest) -> Message | GatedCall:
     """Only with its keys does a lease's answer name shadows."""
     return GatedCall(path, request) if request.keys else request
+
+
+def _revoke(path: bytes, request: rpc_pb2.LeaseRevokeRequest) -> Message | GatedCall:
+    """It may be the lease of a rollout hold, whose end would let releases go on. No lease has the number 0."""
+    return GatedCall(path, request) if request.ID else request
 
 
 def _never(_: bytes) -> bool:

@@ -52,6 +52,8 @@ class Changes:
     ended_holds: tuple[RolloutHold, ...] = ()
     """Rollout holds that vanished, lifted or expired."""
     expired_claims: tuple[ClaimExpired, ...] = ()
+    budget: bool = False
+    """The budget was written: there may be room for releases."""
 
     def __or__(self, later: "Changes") -> "Changes":
         return Changes(
@@ -60,6 +62,7 @@ class Changes:
             self.everything or later.everything,
             self.ended_holds + later.ended_holds,
             self.expired_claims + later.expired_claims,
+            self.budget or later.budget,
         )
 
 

@@ -15,9 +15,10 @@ import grpc
 from greenroom.core import record as records
 from greenroom.core.keyspace import InstanceId, Key
 from greenroom.core.record import Record
+from greenroom.core.rollout_holds import RolloutHold
 from greenroom.core.snapshot import Snapshot, read_request, snapshot_from
-from greenroom.core.verdicts import Effect, MoreKeys, Planned, Planner, Unchanged
-from greenroom.errors import FenceContended
+from greenroom.core.verdicts import Behind, Effect, MoreKeys, Planned, Planner, Unchanged
+from greenroom.errors import FenceContended, NotReady
 from greenroom.store.credentials import for_itself
 from greenroom.store.upstream import Upstream
 
@@ -43,6 +44,8 @@ class CarriedOut:
     record: Record
     effect: Effect
     revision: int
+    stop: RolloutHold | None = None
+    """The rollout hold that it created."""
 
 
 async def read_snapshot(
@@ -85,7 +88,7 @@ async def carry_out(
     """Does what `planner` plans, whatever else happens to the instance meanwhile.
 
     FenceContended after `deadline_seconds`; whatever the planner raises; NotReady where etcd does not let the proxy do
-    it; else AioRpcError as etcd gives it.
+    it, or the mirror stays too far behind; else AioRpcError as etcd gives it.
     """
     attempt = _Attempt(upstream, instance, planner, clock, _time() + deadline_seconds, on_lost_fence)
     jitter_seconds = FIRST_JITTER_SECONDS
@@ -110,7 +113,7 @@ class _Attempt:
         self._upstream, self._instance, self._planner, self._clock = upstream, instance, planner, clock
         self._deadline, self._on_lost_fence = deadline, on_lost_fence
         self._keys: tuple[Key, ...] = ()
-        self._last_error: grpc.aio.AioRpcError | None = None
+        self._last_error: grpc.aio.AioRpcError | NotReady | None = None
         self._unanswered: list[CarriedOut] = []
         """What Txns without an answer did, if they happened. Their revision is the one of the record before them."""
 
@@ -134,13 +137,19 @@ class _Attempt:
         if isinstance(plan, MoreKeys):
             self._keys = snapshot.read_again()
             return await self._read_plan_write()
+        if isinstance(plan, Behind):
+            words = "what is known of other instances is older than the budget: the mirror is behind; try again"
+            self._last_error = NotReady(words)
+            return None
         if isinstance(plan, Unchanged):
             return plan
         return await self._write(snapshot, plan)
 
     async def _write(self, snapshot: Snapshot, plan: Planned) -> CarriedOut | None:
         assert snapshot.record is not None, "a plan was made for an instance without a record"
-        done = CarriedOut(self._instance, snapshot.record, plan.record, plan.effect, snapshot.record_revision)
+        done = CarriedOut(
+            self._instance, snapshot.record, plan.record, plan.effect, snapshot.record_revision, plan.stop
+        )
         try:
             with for_itself():
                 answer = await self._upstream.txn(plan.txn, timeout_seconds=self._remaining_seconds())

@@ -7,10 +7,13 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
+from greenroom.core import budget as budgets
 from greenroom.core import cards, claims, rollout_holds
 from greenroom.core import record as records
+from greenroom.core.budget import Budget
 from greenroom.core.claims import Claim
 from greenroom.core.keyspace import (
+    BUDGET,
     CLAIMS,
     RECORDS,
     ROLLOUT_HOLDS,
@@ -31,7 +34,7 @@ from greenroom.store.listeners import Listeners
 from greenroom.store.mirrored import MirroredInstance
 
 FOLLOWED = (RECORDS, SHADOWS, ROLLOUT_HOLDS, CLAIMS)
-"""What of the reserved area is shown; the rest is between proxies."""
+"""What of the reserved area is shown, beside the budget; the rest is between proxies."""
 
 
 class Mirror:
@@ -52,11 +55,17 @@ class Mirror:
         self._address_revisions: dict[bytes, int] = {}
         self._newest = 0
         self._read_at = 0
+        self._budget: Budget | None = Budget()
 
     @property
     def rollout_holds(self) -> tuple[RolloutHold, ...]:
         """Every rollout hold, in the order of their names."""
         return self._in_order
+
+    @property
+    def budget(self) -> Budget | None:
+        """The releases that were in flight when the budget was last written; None where it cannot be read."""
+        return self._budget
 
     @property
     def revisions(self) -> Mapping[bytes, int]:
@@ -92,6 +101,10 @@ class Mirror:
         stored = self._records.get(instance)
         return self._mirrored(instance, *stored) if stored else None
 
+    def exists(self, instance: InstanceId) -> bool:
+        """Whether there is a record, readable or not: as long as the lease lives."""
+        return instance in self._records or instance in self._unreadable
+
     def address(self, instance: InstanceId) -> str | None:
         """Where the instance says it listens, by the first of its instance records that says so."""
         known = self._addresses.get(instance)
@@ -119,7 +132,7 @@ class Mirror:
             *(self._claims, self._rollout_holds, self._revisions),
         ):
             known.clear()
-        self._newest, self._read_at, self._in_order = 0, revision, ()
+        self._newest, self._read_at, self._in_order, self._budget = 0, revision, (), Budget()
         self._drop_addresses(SHADOWS)
         for kv in kvs:
             self._put(kv)
@@ -134,14 +147,16 @@ class Mirror:
     def apply(self, events: Sequence[kv_pb2.Event]) -> Changes:
         """Events of the reserved area."""
         instances, expired, ended = set[InstanceId](), list[Expired](), list[RolloutHold]()
-        before, everything, expired_claims = self._before(events), False, self._expired_claims(events)
+        before, everything, budget = self._before(events), False, False
+        expired_claims = self._expired_claims(events)
         for event in events:
             change = self._delete(event.kv, before) if event.type == kv_pb2.Event.DELETE else self._put(event.kv)
             instances |= change.instances
             expired += change.expired
             ended += change.ended_holds
             everything |= change.everything
-        return Changes(frozenset(instances), tuple(expired), everything, tuple(ended), expired_claims)
+            budget |= change.budget
+        return Changes(frozenset(instances), tuple(expired), everything, tuple(ended), expired_claims, budget)
 
     def replace_addresses(self, prefix: bytes, kvs: Sequence[kv_pb2.KeyValue]) -> Changes:
         """All public instance records under one prefix as they are."""
@@ -209,6 +224,9 @@ class Mirror:
 
     def _put(self, kv: kv_pb2.KeyValue) -> Changes:
         self._newest = max(self._newest, kv.mod_revision)
+        if kv.key == BUDGET:
+            self._budget = budgets.decode(kv.value)
+            return Changes(budget=True)
         if not kv.key.startswith(FOLLOWED):
             return NOTHING
         self._revisions[kv.key] = kv.mod_revision
@@ -225,6 +243,9 @@ class Mirror:
     def _delete(self, kv: kv_pb2.KeyValue, before: Mapping[InstanceId, MirroredInstance]) -> Changes:
         self._newest = max(self._newest, kv.mod_revision)
         self._revisions.pop(kv.key, None)
+        if kv.key == BUDGET:
+            self._budget = Budget()
+            return Changes(budget=True)
         if kv.key.startswith(RECORDS):
             return self._delete_record(_named(kv.key, RECORDS), before)
         if kv.key.startswith(SHADOWS):

@@ -14,11 +14,14 @@ from typing import Any
 import grpc
 
 from greenroom.core import verdicts
-from greenroom.core.decide import Wait, decide
+from greenroom.core.decide import Release, Wait, decide, lapses_at
+from greenroom.core.fleet import UNLIMITED, Limits
 from greenroom.core.keyspace import InstanceId
+from greenroom.core.verdicts import Unchanged
 from greenroom.errors import GreenroomError, UnknownInstance
 from greenroom.store.backoff import Backoff
 from greenroom.store.changes import Changes, Subscription
+from greenroom.store.drain import Drain
 from greenroom.store.fenced import DEADLINE_SECONDS, CarriedOut, Clock, carry_out
 from greenroom.store.follower import Follower
 from greenroom.store.schedule import Schedule
@@ -44,6 +47,7 @@ class Reconciler:
         log: Any,
         on_carried_out: Callable[[CarriedOut], None] = lambda _: None,
         on_lost_fence: Callable[[], None] = lambda: None,
+        limits: Callable[[], Limits] = lambda: UNLIMITED,
     ) -> None:
         self._upstream, self._follower, self._mirror = upstream, follower, follower.mirror
         self._clock, self._log = clock, log
@@ -52,6 +56,9 @@ class Reconciler:
         self._retries: dict[InstanceId, Backoff] = {}
         self._busy: set[InstanceId] = set()
         self._slots = asyncio.Semaphore(MAX_CONCURRENT)
+        self.limits = limits
+        """Those that it keeps to, as they are at the moment."""
+        self._drain = Drain(limits, self._carry_out, clock=clock)
 
     async def run(self) -> None:
         """Looks at each instance when it changes and when its time comes."""
@@ -61,6 +68,7 @@ class Reconciler:
                 while True:
                     for instance in self._schedule.pop_due(self._clock()):
                         self._start_if_due(instance, tasks, subscription)
+                    self._start_drain_if_due(tasks, subscription)
                     self._look_at(await self._next_changes(subscription))
 
     async def _next_changes(self, subscription: Subscription) -> Changes:
@@ -72,16 +80,17 @@ class Reconciler:
             return Changes()
 
     def _sleep_seconds(self) -> float:
-        due = self._schedule.next_due()
-        if due is None:
+        due = [when for when in (self._schedule.next_due(), self._drain_due()) if when is not None]
+        if not due:
             return LONGEST_SLEEP_SECONDS
-        return min(max((due - self._clock()).total_seconds(), 0), LONGEST_SLEEP_SECONDS)
+        return min(max((min(due) - self._clock()).total_seconds(), 0), LONGEST_SLEEP_SECONDS)
 
     def _look_at(self, changes: Changes) -> None:
         """Schedules what changed for now; only a lifted hold or a new connection makes it everything."""
         touched = changes.instances
         if changes.everything:
             touched |= {mirrored.instance for mirrored in self._mirror.instances()}
+        self._drain.looked_at(touched)
         now = self._clock()
         for instance in touched:
             self._retries.pop(instance, None)
@@ -103,6 +112,9 @@ class Reconciler:
             no_rejection_before=self._follower.no_rejection_before,
             claimed=mirrored.claimed,
         )
+        if isinstance(decision, Release) and self.limits().queues:
+            # Its turn comes by itself: the fleet's queue has it, for as long as its passes last.
+            decision = Wait(lapses_at(mirrored.record))
         if not isinstance(decision, Wait):
             self._busy.add(instance)
             tasks.create_task(self._work(instance, subscription))
@@ -111,11 +123,27 @@ class Reconciler:
         if decision.until is not None:
             self._schedule.at(instance, decision.until)
 
+    def _start_drain_if_due(self, tasks: asyncio.TaskGroup, subscription: Subscription) -> None:
+        due = self._drain_due()
+        if due is not None and due <= self._clock():
+            self._drain.begins()
+            tasks.create_task(self._run_drain(subscription))
+
+    def _drain_due(self) -> datetime | None:
+        """None also while etcd is away: what changes when it is back wakes the loop."""
+        return self._drain.due() if self._follower.ready else None
+
+    async def _run_drain(self, subscription: Subscription) -> None:
+        try:
+            await self._drain.run()
+        finally:
+            subscription.wake()
+
     async def _work(self, instance: InstanceId, subscription: Subscription) -> None:
         """One operation. Afterwards the instance is looked at again, later and later while nothing comes of it."""
         try:
             async with self._slots:
-                if await self._carry_out(instance):
+                if isinstance(await self._carry_out(instance), CarriedOut):
                     self._retries.pop(instance, None)
         finally:
             self._busy.discard(instance)
@@ -123,31 +151,31 @@ class Reconciler:
             # The loop sleeps until what was due next before this.
             subscription.wake()
 
-    async def _carry_out(self, instance: InstanceId) -> bool:
-        """Whether a Txn of ours did something."""
+    async def _carry_out(self, instance: InstanceId) -> CarriedOut | Unchanged | None:
+        """What a Txn of ours did, or why none was sent; None where that failed."""
         mirrored = self._mirror.instance(instance)
         claimed = mirrored.claimed if mirrored else None
         try:
             done = await carry_out(
                 self._upstream,
                 instance,
-                verdicts.reconcile(self._follower.no_rejection_before, claimed),
+                verdicts.reconcile(self._follower.no_rejection_before, claimed, self.limits()),
                 clock=self._clock,
                 on_lost_fence=self._on_lost_fence,
             )
         except UnknownInstance:
             # Its lease ended meanwhile: nothing is left to do, and nothing to tell.
-            return False
+            return None
         except (GreenroomError, grpc.aio.AioRpcError) as error:
             self._log.warning("reconciler.retries", instance=instance, reason=why(error, DEADLINE_SECONDS))
-            return False
+            return None
         except Exception:
             # The outermost frame of one instance: a bug met on it must not stop the others' releases.
             self._log.exception("reconciler.failed", instance=instance)
-            return False
+            return None
         if isinstance(done, CarriedOut):
             self._on_carried_out(done)
-        return isinstance(done, CarriedOut)
+        return done
 
     def _retry_time(self, instance: InstanceId) -> datetime:
         """The mirror usually tells sooner; this is for failures, and for a mirror that is behind."""

@@ -8,17 +8,19 @@ import json
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any
 
 from greenroom.pb.etcd import kv_pb2, rpc_pb2
 from greenroom.store.upstream import Upstream, WatchStream
+from tests.guarantees import Flight
 from tests.support.story import Event
 
 RESERVED = b"\x01greenroom/"
 SHADOWS = RESERVED + b"held/"
 RECORDS = RESERVED + b"instances/"
 ROLLOUT_HOLDS = RESERVED + b"rollout-holds/"
-OF_PROXIES = (RESERVED + b"proxies/", RESERVED + b"templates")
+OF_PROXIES = (RESERVED + b"proxies/", RESERVED + b"templates", RESERVED + b"budget")
 CARDS = b"v1/mdc/"
 INSTANCES = b"v1/instances/"
 
@@ -105,6 +107,8 @@ class RaceLog:
         if value is None:
             self._in_force.pop(hold_id).lifted = revision
             return
+        if hold_id in self._in_force:
+            return
         hold = HoldTime(hold_id, json.loads(value)["selector"]["component"], revision)
         self._in_force[hold_id] = hold
         self.holds.append(hold)
@@ -131,6 +135,24 @@ def public_events(changes: list[Change]) -> Iterator[Event]:
         if change.where == "public":
             instance = change.key.split(b"/")[5].decode()
             yield Event(change.revision, instance, change.key, change.value)
+
+
+def flights(instance: str, changes: list[Change]) -> Iterator[Flight]:
+    """The releases of one instance, but for its being taken on as released, which no limit is about."""
+    begun: tuple[int, datetime] | None = None
+    state = ""
+    for change in changes:
+        if change.where != "record":
+            continue
+        before, record = state, json.loads(change.value) if change.value is not None else {"state": ""}
+        state = record["state"]
+        if begun and state != "RELEASED":
+            yield Flight(instance, *begun, over=change.revision)
+            begun = None
+        if state == "RELEASED" and before not in ("", "RELEASED"):
+            begun = change.revision, datetime.fromisoformat(record["released"])
+    if begun:
+        yield Flight(instance, *begun)
 
 
 def records(changes: list[Change]) -> Iterator[tuple[int, dict[str, Any]]]:

@@ -20,7 +20,7 @@ from greenroom.core.verdicts import Effect, Planner, edit, reconcile, withdrawal
 from greenroom.errors import WrongState
 from greenroom.pb.etcd import rpc_pb2
 from greenroom.store.fenced import CarriedOut, carry_out
-from tests.faults.racing.process import CALL_SECONDS, Racer, run
+from tests.faults.racing.process import CALL_SECONDS, Racer, Told, run
 from tests.faults.racing.words import Kind, Round, Touched
 from tests.support.model_actors import lapsed_between
 from tests.support.story import Decided, Lapsed, LeaseEnded, Overrode, Rejected, Retried, Withdrew
@@ -35,8 +35,8 @@ DEADLINES = 0.04
 AFTER_EVERY_DEADLINE = timedelta(hours=2)
 
 
-def main(pipe: Connection, name: str, port: int) -> None:
-    run(pipe, name, port, _actors, _nothing)
+def main(pipe: Connection, told: Told) -> None:
+    run(pipe, told, _actors, _nothing)
 
 
 @asynccontextmanager
@@ -114,8 +114,17 @@ class Operator:
 
     async def _withdraw_now(self) -> None:
         by_person = self.rng.random() < 0.5
-        if done := await self._carry_out(withdrawal(self.racer.name, "raced", by_person=by_person)):
+        planner = withdrawal(self.racer.name, "raced", by_person=by_person, limits=self.racer.limits())
+        if done := await self._carry_out(planner):
             self.racer.say(Withdrew(done.revision, self.instance, by_person))
+            if done.stop is not None:
+                await self._go_on(done.stop)
+
+    async def _go_on(self, stop: RolloutHold) -> None:
+        """Lifts what a withdrawal in flight stopped."""
+        await self._pause()
+        request = rpc_pb2.DeleteRangeRequest(key=rollout_hold_key(stop.hold_id))
+        await self.racer.upstream.delete_range(request, timeout_seconds=CALL_SECONDS)
 
     async def _pause(self) -> None:
         await asyncio.sleep(self.rng.uniform(0, PATIENCE * self.round.jitter_seconds))
@@ -124,7 +133,7 @@ class Operator:
         def change(record: Record, now: datetime) -> Record:
             return retried(record, (), self.racer.name, "raced", now)
 
-        if done := await self._carry_out(edit(change)):
+        if done := await self._carry_out(edit(change, self.racer.limits())):
             self.racer.say(Retried(done.revision, self.instance))
 
     async def _reject(self) -> None:
@@ -138,12 +147,12 @@ class Operator:
         def change(record: Record, now: datetime) -> Record:
             return overridden(record, self.racer.name, "raced", now)
 
-        if self.rng.random() < 0.3 and (done := await self._carry_out(edit(change))):
+        if self.rng.random() < 0.3 and (done := await self._carry_out(edit(change, self.racer.limits()))):
             self.racer.say(Overrode(done.revision, self.instance))
 
     async def _deadline(self) -> None:
         """The reconciler's own plan at a time when every deadline has passed."""
-        done = await self._carry_out(reconcile(None), ahead=AFTER_EVERY_DEADLINE)
+        done = await self._carry_out(reconcile(None, limits=self.racer.limits()), ahead=AFTER_EVERY_DEADLINE)
         if done is None:
             return
         self.racer.say(Touched(done.revision, self.instance, f"deadlines: {done.effect}"))

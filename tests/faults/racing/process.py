@@ -8,12 +8,15 @@ import traceback
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from multiprocessing.connection import Connection
 from typing import Any
 
 import grpc
 
+from greenroom.core.fleet import NOBODY, Fleet, Limits
+from greenroom.core.policy import ReleasesPolicy
 from greenroom.errors import GreenroomError
 from greenroom.pb.etcd import rpc_pb2
 from greenroom.store.upstream import Upstream
@@ -42,8 +45,12 @@ class CountingUpstream(Upstream):
 class Racer:
     """What the actors of one process share."""
 
-    def __init__(self, name: str, upstream: CountingUpstream, pipe: Connection) -> None:
-        self.name, self.upstream, self._pipe = name, upstream, pipe
+    def __init__(
+        self, name: str, upstream: CountingUpstream, pipe: Connection, releases: ReleasesPolicy | None
+    ) -> None:
+        self.name, self.upstream, self._pipe, self._releases = name, upstream, pipe, releases
+        self.fleet: Fleet = NOBODY
+        """What this process knows of others, if it has a mirror."""
         self.lost_fences = 0
         self.refusals: Counter[str] = Counter()
 
@@ -55,6 +62,10 @@ class Racer:
 
     def refused(self, words: str) -> None:
         self.refusals[words] += 1
+
+    def limits(self) -> Limits:
+        """Those of the race."""
+        return Limits(self._releases, self.fleet)
 
     def clock(self) -> datetime:
         return datetime.now(UTC)
@@ -77,20 +88,29 @@ Actors = Callable[[Racer, Round], list[Coroutine[Any, Any, None]]]
 Background = Callable[[Racer], AbstractAsyncContextManager[None]]
 
 
-def run(pipe: Connection, name: str, port: int, actors: Actors, background: Background) -> None:
+@dataclass(frozen=True, slots=True)
+class Told:
+    """What a process is started with. `releases`: the limits of the race."""
+
+    name: str
+    port: int
+    releases: ReleasesPolicy | None = None
+
+
+def run(pipe: Connection, told: Told, actors: Actors, background: Background) -> None:
     """The process's main: takes rounds from `pipe` until it is told None or the judge is gone."""
-    asyncio.run(_run(pipe, name, port, actors, background))
+    asyncio.run(_run(pipe, told, actors, background))
 
 
-async def _run(pipe: Connection, name: str, port: int, actors: Actors, background: Background) -> None:
-    upstream = CountingUpstream([("127.0.0.1", port)])
-    racer = Racer(name, upstream, pipe)
+async def _run(pipe: Connection, told: Told, actors: Actors, background: Background) -> None:
+    upstream = CountingUpstream([("127.0.0.1", told.port)])
+    racer = Racer(told.name, upstream, pipe, told.releases)
     try:
         async with background(racer), asyncio.TaskGroup() as rounds:
-            async for told in messages(pipe):
-                if told is None:
+            async for message in messages(pipe):
+                if message is None:
                     break
-                rounds.create_task(_take_part(racer, told, actors))
+                rounds.create_task(_take_part(racer, message, actors))
     finally:
         await upstream.close()
     racer.say(Ended(upstream.txns, racer.lost_fences, dict(racer.refusals)))

@@ -18,10 +18,11 @@ from greenroom.core.verdicts import Effect, verdict
 from greenroom.serve.handlers import CallHandler
 from greenroom.serve.memory import Memory
 from greenroom.store.fenced import CarriedOut, carry_out, read_snapshot
+from greenroom.store.fleet import MirroredFleet
 from greenroom.store.follower import Follower
 from greenroom.store.mirror import Mirror
 from greenroom.store.reconciler import Reconciler
-from tests.faults.racing.process import Racer, run
+from tests.faults.racing.process import Racer, Told, run
 from tests.faults.racing.words import POLICY, Round, Touched
 from tests.faults.racing.worker import RacingWorker
 from tests.support.story import Decided, Withdrew
@@ -33,8 +34,8 @@ OUTCOMES = {Outcome.PASSED: 90, Outcome.FAILED: 5, Outcome.INCONCLUSIVE: 3, Outc
 GATED_KEYS = POLICY.gated_keys()
 
 
-def main(pipe: Connection, name: str, port: int) -> None:
-    run(pipe, name, port, _actors, _reconciling)
+def main(pipe: Connection, told: Told) -> None:
+    run(pipe, told, _actors, _reconciling)
 
 
 def _actors(racer: Racer, told: Round) -> list[Coroutine[Any, Any, None]]:
@@ -61,6 +62,8 @@ async def _reconciling(racer: Racer) -> AsyncIterator[None]:
     log = structlog.get_logger()
     follower = Follower(racer.upstream, Mirror(GATED_KEYS), GATED_KEYS, clock=racer.clock, log=log)
 
+    racer.fleet = fleet = MirroredFleet(follower.mirror, clock=racer.clock)
+
     def carried_out(done: CarriedOut) -> None:
         racer.say(Touched(done.revision, str(done.instance), f"{racer.name}'s reconciler: {done.effect}"))
 
@@ -71,11 +74,13 @@ async def _reconciling(racer: Racer) -> AsyncIterator[None]:
         log=log,
         on_carried_out=carried_out,
         on_lost_fence=racer.fence_lost,
+        limits=racer.limits,
     )
     loops = [asyncio.create_task(loop) for loop in (follower.run(), reconciler.run())]
     try:
-        await follower.wait_ready()
-        yield
+        with follower.told(fleet):
+            await follower.wait_ready()
+            yield
     finally:
         for loop in loops:
             loop.cancel()
@@ -120,7 +125,7 @@ class Reporter:
                 await self.racer.tolerate(self._report(gate, standing.attempt, outcome, looked_at))
 
     async def _report(self, gate: str, attempt: int, outcome: Outcome, looked_at: int) -> None:
-        planner = verdict(gate, attempt, outcome, reason="raced", reporter=self.racer.name)
+        planner = verdict(gate, attempt, outcome, reason="raced", reporter=self.racer.name, limits=self.racer.limits())
         done = await carry_out(
             self.racer.upstream,
             self.instance,

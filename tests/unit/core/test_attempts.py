@@ -95,6 +95,7 @@ def test_a_continuous_pass_holds_for_its_time_and_each_further_one_moves_that_on
     again = after_verdict(gate, PASSED, reason="fine", reporter="ci-2", now=LATER + TTL)
     assert (again.attempt, again.decided, again.deadline) == (1, LATER + TTL, LATER + 2 * TTL)
     assert (again.reason, again.reporter) == ("fine", "ci-2")
+    assert (gate.ready, again.ready) == (LATER, LATER), "renewing it loses no place in a queue"
 
 
 def test_any_other_pass_holds_for_good() -> None:

@@ -19,7 +19,9 @@ from greenroom.core.decide import (
     decide,
     grace_end,
     is_ready,
+    waits_its_turn,
 )
+from greenroom.core.fleet import Standing
 from greenroom.core.keyspace import Key
 from greenroom.core.policy import Hold, Phase
 from greenroom.core.record import ALREADY_PUBLIC, GateState, Record, State
@@ -320,3 +322,33 @@ def test_why_a_rollout_hold_keeps_it_back() -> None:
 
 def test_every_question_is_answered_once() -> None:
     assert [one.type for one in conditions(HELD, live_cards=1, rollout_holds=())] == list(ConditionType)
+
+
+@pytest.mark.parametrize(
+    ("record", "standing", "said"),
+    [
+        (PASSED, None, (True, "NoBudget", "releases are not limited")),
+        (PASSED, Standing(8, 8, 4, 100), (False, "InQueue", "place 4 of 100 in the queue; 8 of 8 releases in flight")),
+        (PASSED, Standing(8, 3), (False, "InQueue", "in the queue; 3 of 8 releases in flight")),
+        (PASSED, Standing(8), (False, "InQueue", "in the queue; at most 8 releases are in flight at once")),
+        (HELD, Standing(8, 8), (True, "NotQueued", "it is not in the queue; 8 of 8 releases in flight")),
+        (RELEASED, Standing(8, 8), (True, "Released", "it waits for no other release")),
+        (PASSED, Standing(8, readable=False), (False, "BudgetUnreadable", None)),
+    ],
+)
+def test_the_budget_is_told_of_by_place_and_numbers(
+    record: Record, standing: Standing | None, said: tuple[bool, str, str | None]
+) -> None:
+    told = conditions(record, live_cards=1, rollout_holds=(), standing=standing)
+    (found,) = (one for one in told if one.type is ConditionType.BUDGET_AVAILABLE)
+    assert (found.status, found.reason) == said[:2]
+    assert said[2] in (None, found.message)
+
+
+def test_one_that_a_rollout_hold_stops_is_not_in_the_queue() -> None:
+    assert waits_its_turn(PASSED, live_cards=1, rollout_holds=(ELSEWHERE,))
+    assert not waits_its_turn(PASSED, live_cards=1, rollout_holds=(FREEZE,))
+    assert not waits_its_turn(PASSED, live_cards=0, rollout_holds=())
+    told = conditions(PASSED, live_cards=1, rollout_holds=(FREEZE,), standing=Standing(8, 8))
+    (found,) = (one for one in told if one.type is ConditionType.BUDGET_AVAILABLE)
+    assert found.reason == "NotQueued"

@@ -4,7 +4,9 @@ from collections.abc import Iterable
 
 import pytest
 
+from greenroom.core import budget as budgets
 from greenroom.core import record as records
+from greenroom.core.budget import Budget
 from greenroom.core.gating import CARD_BYTES, MAX_RELEASE_BYTES, record_bytes
 from greenroom.core.keyspace import Key
 from greenroom.core.publication import (
@@ -16,10 +18,12 @@ from greenroom.core.publication import (
     withdrawal_txn,
 )
 from greenroom.core.record import ALREADY_PUBLIC, Record
+from greenroom.core.rollout_holds import stop_after
 from greenroom.core.transitions import Outcome, dropped, released, with_verdict, withdrawn
 from greenroom.core.txns import MAX_OPERATIONS
 from greenroom.pb.etcd import rpc_pb2
 from tests.support.instances import (
+    INSTANCE,
     LORA,
     NAMES,
     NOW,
@@ -50,6 +54,28 @@ def flat(operations: Iterable[rpc_pb2.RequestOp]) -> list[rpc_pb2.RequestOp]:
     return [inner for op in operations for inner in (op.request_txn.success if op.HasField("request_txn") else (op,))]
 
 
+def test_row_14_a_withdrawal_writes_the_budget_and_may_stop_what_comes() -> None:
+    record = released(passed(K), NOW)
+    stop = stop_after(INSTANCE, record, "alice", "bad", NOW)
+    seen = snapshot(record, public={K: 41}, budget_revision=6)
+    txn = withdrawal_txn(seen, withdrawn(record, "alice", "bad", NOW, by_person=True), budget=Budget(), stop=stop)
+    assert TEXT.txn(txn) == (
+        f"mod(R)=7 | mod(K)=41 | mod(B)=6 || put S(K) lease; del K; put B; put H/stopped-{INSTANCE}; put R keep"
+    )
+
+
+def test_row_14_the_largest_withdrawal_has_room_for_both() -> None:
+    """124 cards are two operations in each nested Txn: one more operation beside them would leave room for one."""
+    cards = lora_cards(124)
+    record = released(passed(*cards), NOW)
+    stop = stop_after(INSTANCE, record, "alice", "bad", NOW)
+    after = withdrawn(record, "alice", "bad", NOW, by_person=True)
+    txn = withdrawal_txn(snapshot(record, public=cards, asked=tuple(cards)), after, budget=Budget(), stop=stop)
+    outer = max(len(txn.compare), len(txn.success))
+    assert max(len(op.request_txn.success) for op in txn.success) <= MAX_OPERATIONS - outer
+    assert len(flat(txn.success)) == 2 * 124 + 3
+
+
 def test_row_9_a_record_rewritten_alone() -> None:
     before = held_record(K)
     txn = record_txn(snapshot(before, shadows=(K,)), passed(K))
@@ -66,6 +92,13 @@ def test_row_10_a_release_publishes_in_the_order_of_the_record() -> None:
         " || put LORA lease; put I lease; put K lease; del S*; put R keep"
     )
     assert left(txn) == "RELEASED card g1 [LORA I K] smoke:PASSED#1"
+
+
+def test_row_10_a_release_under_a_limit_writes_the_budget() -> None:
+    budget = Budget().with_release(INSTANCE, NOW)
+    txn = release_txn(snapshot(passed(K), shadows=(K,), budget_revision=6), passed(K), NOW, budget=budget)
+    assert TEXT.operations(txn.success) == "put K lease; del S*; put R keep; put B"
+    assert budgets.decode(txn.success[-1].request_put.value) == budget
 
 
 def test_row_10_values_are_published_as_they_are_now() -> None:

@@ -5,9 +5,10 @@ from datetime import timedelta
 
 import pytest
 
-from greenroom.core.rollout_holds import RolloutHold, decode, encode, matching
+from greenroom.core.record import MAX_REASON_BYTES
+from greenroom.core.rollout_holds import RolloutHold, decode, encode, matching, stop_after
 from greenroom.core.selectors import Selector
-from tests.support.instances import LORA, NOW, I, K, held_record
+from tests.support.instances import INSTANCE, LORA, NOW, I, K, held_record
 
 KEY = b"\x01greenroom/rollout-holds/freeze"
 RECORD = held_record(K, LORA)
@@ -92,3 +93,25 @@ def test_a_model_that_is_not_known_is_stopped() -> None:
 def test_those_that_stop_an_instance_in_their_order() -> None:
     holds = (hold("a"), hold("b", model="big"), hold("c", model="tiny2"))
     assert [found.hold_id for found in matching(holds, RECORD)] == ["a", "c"]
+
+
+def test_a_withdrawal_stops_what_is_like_the_withdrawn() -> None:
+    stop = stop_after(INSTANCE, RECORD.model_copy(update={"cards": RECORD.cards[:1]}), "alice", "wrong words", NOW)
+    assert (stop.hold_id, stop.actor, stop.created, stop.expires) == (f"stopped-{INSTANCE}", "greenroom", NOW, None)
+    assert stop.reason == f"alice withdrew {INSTANCE} right after its release: wrong words"
+    card = RECORD.cards[0]
+    assert stop.selector == Selector(namespace=card.namespace, component=card.component, model=card.model)
+    assert stop.stops(RECORD)
+
+
+def test_a_name_that_looks_like_a_glob_selects_only_itself() -> None:
+    odd = RECORD.cards[0].model_copy(update={"model": "tiny[a-z]*"})
+    stop = stop_after(INSTANCE, RECORD.model_copy(update={"cards": (odd,)}), "alice", "x", NOW)
+    assert stop.stops(RECORD.model_copy(update={"cards": (odd,)}))
+    assert not stop.stops(RECORD.model_copy(update={"cards": (odd.model_copy(update={"model": "tinyb9"}),)}))
+
+
+def test_of_several_models_none_is_selected() -> None:
+    stop = stop_after(INSTANCE, RECORD, "alice", "x" * 5000, NOW)
+    assert stop.selector.model is None
+    assert len(stop.reason.encode()) <= MAX_REASON_BYTES

@@ -5,8 +5,12 @@ from datetime import datetime, timedelta
 
 import pytest
 
+from greenroom.core import budget as budgets
 from greenroom.core import record as records
-from greenroom.core.policy import Hold, Phase
+from greenroom.core.budget import Budget
+from greenroom.core.fleet import Limits, Turn, groups_of
+from greenroom.core.keyspace import InstanceId
+from greenroom.core.policy import Hold, Phase, ReleasesPolicy
 from greenroom.core.record import GateState, Record
 from greenroom.core.rollout_holds import RolloutHold
 from greenroom.core.selectors import Selector
@@ -22,9 +26,12 @@ from greenroom.core.transitions import (
     withdrawn,
 )
 from greenroom.core.verdicts import (
+    Behind,
+    KeptInService,
     MoreKeys,
     Plan,
     Planned,
+    Queued,
     Unchanged,
     drop,
     edit,
@@ -35,6 +42,7 @@ from greenroom.core.verdicts import (
 )
 from greenroom.errors import StaleAttempt, UnknownInstance, VerdictAlreadyGiven, WrongState
 from tests.support.instances import INSTANCE, LORA, NAMES, NOW, TEXT, K, held_record, snapshot
+from tests.support.known_fleet import KnownFleet
 from tests.support.txn_text import record_text
 
 LATER = NOW + timedelta(seconds=30)
@@ -401,3 +409,138 @@ def test_a_note_releases_nothing_though_it_is_ready() -> None:
     plan = note(lambda record, now: lease_revoked(record, "alice", "", now))
     seen = snapshot(after(HELD, Outcome.PASSED), shadows=(K,))
     assert told(plan(seen, LATER)) == ("stored", ALONE, "HELD card g1 [K] smoke:PASSED#1")
+
+
+# ---- limits: max_in_flight, turns, the stop at a withdrawal, min_released --------------------------------------------
+
+ANOTHER = InstanceId("abc1")
+ONE_AT_ONCE = ReleasesPolicy(max_in_flight=1, settle_seconds=30)
+TWO_STAY = ReleasesPolicy(min_released=2)
+BUSY = budgets.encode(Budget().with_release(ANOTHER, NOW))
+OUT = released(after(HELD, Outcome.PASSED), NOW)
+
+
+def passes(limits: Limits, budget: bytes = b"{}", now: datetime = LATER) -> Plan:
+    seen = snapshot(HELD, shadows=(K,), budget_revision=6, budget=budget)
+    return verdict("smoke", 1, Outcome.PASSED, reason="why", reporter="ci", limits=limits)(seen, now)
+
+
+def planned(plan: Plan) -> tuple[str, str]:
+    assert isinstance(plan, Planned)
+    return plan.effect.value, TEXT.operations(plan.txn.success)
+
+
+def written(plan: Plan) -> Budget | None:
+    assert isinstance(plan, Planned)
+    (value,) = (op.request_put.value for op in plan.txn.success if TEXT.key(op.request_put.key) == "B")
+    return budgets.decode(value)
+
+
+def test_a_last_verdict_releases_where_there_is_room_and_nobody_comes_first() -> None:
+    done = passes(Limits(ONE_AT_ONCE, KnownFleet()), BUSY)
+    assert planned(done) == ("released", "put K lease; del S*; put R keep; put B")
+    assert written(done) == Budget().with_release(INSTANCE, LATER), "the other has settled by then"
+
+
+def test_a_last_verdict_is_stored_alone_where_there_is_no_room() -> None:
+    assert planned(passes(Limits(ONE_AT_ONCE, KnownFleet()), BUSY, now=NOW)) == ("stored", "put R keep")
+
+
+def test_a_last_verdict_is_stored_alone_where_another_comes_first() -> None:
+    first = KnownFleet(turns=[Turn(NOW, ANOTHER)])
+    assert planned(passes(Limits(ONE_AT_ONCE, first))) == ("stored", "put R keep")
+    assert planned(passes(Limits(TWO_STAY, first)))[0] == "released", "a floor makes nobody wait"
+
+
+def test_an_override_waits_its_turn_too() -> None:
+    seen = snapshot(HELD, shadows=(K,), budget_revision=6, budget=BUSY)
+    override = edit(lambda record, now: overridden(record, "alice", "x", now), Limits(ONE_AT_ONCE, KnownFleet()))
+    assert planned(override(seen, NOW)) == ("stored", "put R keep")
+    assert planned(override(seen, LATER))[0] == "released"
+
+
+def test_the_reconciler_releases_whose_turn_it_is_and_says_when_there_is_no_room() -> None:
+    ready = after(HELD, Outcome.PASSED)
+    seen = snapshot(ready, shadows=(K,), budget_revision=6, budget=BUSY)
+    plan = reconcile(None, limits=Limits(ONE_AT_ONCE, KnownFleet(turns=[Turn(NOW, ANOTHER)])))
+    assert plan(seen, NOW) == Queued(ready)
+    assert planned(plan(seen, LATER))[0] == "released"
+
+
+def test_row_14_a_withdrawal_in_flight_stops_what_comes() -> None:
+    own = budgets.encode(Budget().with_release(ANOTHER, NOW).with_release(INSTANCE, NOW))
+    plan = withdrawal("alice", "wrong words", by_person=True, limits=Limits(ONE_AT_ONCE, KnownFleet()))
+    in_flight = plan(snapshot(OUT, public=(K,), budget_revision=6, budget=own), NOW)
+    assert planned(in_flight) == ("withdrawn", f"put S(K) lease; del K; put B; put H/stopped-{INSTANCE}; put R keep")
+    assert written(in_flight) == Budget().with_release(ANOTHER, NOW)
+    assert isinstance(in_flight, Planned)
+    assert in_flight.stop is not None
+    assert "alice withdrew" in in_flight.stop.reason
+    settled = plan(snapshot(OUT, public=(K,), budget_revision=6, budget=own), LATER)
+    assert planned(settled) == ("withdrawn", "put S(K) lease; del K; put B; put R keep")
+
+
+def test_automation_withdraws_nobody_below_the_floor_and_a_person_may() -> None:
+    (group,) = groups_of(OUT)
+    seen = snapshot(OUT, public=(K,), budget_revision=6)
+
+    def withdraws(others: int, *, by_person: bool) -> Plan:
+        limits = Limits(TWO_STAY, KnownFleet(released={group: others}))
+        return withdrawal("greenroom", "smoke failed", by_person=by_person, limits=limits)(seen, NOW)
+
+    kept = withdraws(1, by_person=False)
+    assert isinstance(kept, KeptInService)
+    assert (kept.record, kept.why) == (OUT, f"only 1 others of {group} are released, and min_released is 2")
+    assert planned(withdraws(2, by_person=False)) == ("withdrawn", "put S(K) lease; del K; put B; put R keep")
+    assert planned(withdraws(0, by_person=True)) == ("withdrawn", "put S(K) lease; del K; put B; put R keep")
+
+
+def kept(others: int, revision: int = 1_000_000) -> Limits:
+    """A floor of two, with so many others released as were known at `revision`."""
+    (group,) = groups_of(OUT)
+    return Limits(TWO_STAY, KnownFleet(revision=revision, released={group: others}))
+
+
+def test_a_failed_pass_of_whom_the_floor_keeps_in_service_is_stored_alone() -> None:
+    """And the reconciler withdraws it for that as soon as enough others serve."""
+    failed = verdict("smoke", 1, Outcome.FAILED, reason="why", reporter="ci", limits=kept(1))
+    seen = snapshot(SERVING, public=(K,), asked=(K,), budget_revision=6)
+    plan = failed(seen, LATER)
+    assert told(plan) == ("stored", ALONE, "RELEASED card g1 [K] smoke:FAILED#1")
+    assert isinstance(plan, Planned)
+    later = snapshot(plan.record, public=(K,), asked=(K,), budget_revision=6)
+    assert isinstance(reconcile(None, limits=kept(1))(later, LATER), KeptInService)
+    assert planned(reconcile(None, limits=kept(2))(later, LATER))[0] == "withdrawn"
+
+
+def test_a_pass_that_lapsed_withdraws_nobody_below_the_floor() -> None:
+    seen = snapshot(SERVING, public=(K,), asked=(K,), budget_revision=6)
+    assert isinstance(reconcile(None, limits=kept(1))(seen, RENEW_BY), KeptInService)
+    assert planned(reconcile(None, limits=kept(2))(seen, RENEW_BY))[0] == "withdrawn"
+
+
+def test_a_failed_pass_waits_until_the_mirror_has_seen_the_last_withdrawal() -> None:
+    failed = verdict("smoke", 1, Outcome.FAILED, reason="why", reporter="ci", limits=kept(9, revision=5))
+    seen = snapshot(SERVING, public=(K,), asked=(K,), budget_revision=6)
+    assert failed(seen, LATER) == Behind()
+    assert reconcile(None, limits=kept(9, revision=5))(seen, RENEW_BY) == Behind()
+
+
+def test_a_pass_that_fails_right_after_the_release_stops_what_comes() -> None:
+    own = budgets.encode(Budget().with_release(INSTANCE, NOW))
+    failed = verdict("smoke", 1, Outcome.FAILED, reason="why", reporter="ci", limits=Limits(ONE_AT_ONCE, KnownFleet()))
+    plan = failed(snapshot(SERVING, public=(K,), asked=(K,), budget_revision=6, budget=own), NOW)
+    stop = f"put H/stopped-{INSTANCE}"
+    assert planned(plan) == ("withdrawn", f"put S(K) lease; del K; put B; {stop}; put R keep")
+    assert isinstance(plan, Planned)
+    assert plan.stop is not None
+    assert plan.stop.reason.endswith("right after its release: gate smoke failed: why")
+
+
+def test_automation_waits_until_it_has_seen_the_last_withdrawal() -> None:
+    (group,) = groups_of(OUT)
+    limits = Limits(TWO_STAY, KnownFleet(revision=5, released={group: 9}))
+    seen = snapshot(OUT, public=(K,), budget_revision=6)
+    assert withdrawal("greenroom", "x", by_person=False, limits=limits)(seen, NOW) == Behind()
+    with pytest.raises(WrongState):
+        withdrawal("greenroom", "x", by_person=False, limits=limits)(snapshot(HELD, shadows=(K,)), NOW)

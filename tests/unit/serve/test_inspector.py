@@ -179,6 +179,7 @@ def test_ungated_calls_pass_as_they_came(path: bytes, request_: Message) -> None
         (TXN, txn(txn(txn(put(CARD))))),
         (TXN, txn(txn(compares=(compare(CARD),)))),
         (TIME_TO_LIVE, rpc_pb2.LeaseTimeToLiveRequest(ID=7, keys=True)),
+        (b"/etcdserverpb.Lease/LeaseRevoke", rpc_pb2.LeaseRevokeRequest(ID=7)),
         (MEMBERS, rpc_pb2.MemberListRequest(linearizable=True)),
         (CLUSTER + b"MemberAdd", rpc_pb2.MemberAddRequest(peerURLs=["http://etcd:2380"], isLearner=True)),
         (CLUSTER + b"MemberUpdate", rpc_pb2.MemberUpdateRequest(ID=7)),

@@ -1,6 +1,7 @@
 """What the mirror shows after etcd's keys and events, and which instances it says they touched."""
 
-from greenroom.core.keyspace import CLAIMS, ROLLOUT_HOLDS, claim_key, record_key, shadow_key
+from greenroom.core.budget import Budget, encode
+from greenroom.core.keyspace import BUDGET, CLAIMS, ROLLOUT_HOLDS, InstanceId, claim_key, record_key, shadow_key
 from greenroom.core.policy import Hold
 from greenroom.core.record import State
 from greenroom.core.templates import GatedKeys
@@ -8,7 +9,7 @@ from greenroom.store.changes import Changes
 from greenroom.store.mirror import Mirror
 from tests.support.control_side import GATED
 from tests.support.mirroring import ONE, TWO, claim_kv, delete_event, held, kv_of, put_event, record_kv, shadow_kv
-from tests.support.registering import card_key, card_value, held_record, instance_record, instance_record_key
+from tests.support.registering import card_key, card_value, held_record, instance_record, instance_record_key, now
 
 HOLD = ROLLOUT_HOLDS + b"freeze"
 HOLD_VALUE = b'{"hold_id": "freeze", "reason": "incident", "actor": "ops"}'
@@ -229,3 +230,27 @@ def test_rollout_holds_that_vanish_are_told_from_events_and_from_a_fresh_read() 
 def test_addresses_are_known_only_where_a_template_names_instance_records() -> None:
     assert Mirror(GATED).knows_addresses
     assert not Mirror(GatedKeys(GATED.templates, ())).knows_addresses
+
+
+def test_the_budget_is_followed_and_is_no_part_of_what_histories_compare() -> None:
+    mirror, busy = Mirror(GATED), Budget().with_release(ONE, now())
+    mirror.replace([kv_of(BUDGET, encode(busy))])
+    assert mirror.budget is not None
+    assert mirror.budget.has(ONE)
+    assert mirror.apply([put_event(BUDGET, b"{}")]) == Changes(budget=True)
+    assert mirror.budget == Budget()
+    assert mirror.apply([put_event(BUDGET, b"?", revision=9)]).budget
+    assert mirror.budget is None, "unreadable"
+    assert mirror.apply([delete_event(BUDGET, revision=10)]).budget
+    assert (mirror.budget, mirror.newest, dict(mirror.revisions)) == (Budget(), 10, {})
+    mirror.apply([put_event(BUDGET, encode(busy), revision=11)])
+    mirror.replace([])
+    assert mirror.budget == Budget(), "it was gone when everything was read again"
+
+
+def test_an_instance_exists_as_long_as_its_record_readable_or_not() -> None:
+    mirror = Mirror(GATED)
+    mirror.replace([record_kv(ONE), kv_of(record_key(TWO), b"?")])
+    assert mirror.exists(ONE)
+    assert mirror.exists(TWO)
+    assert not mirror.exists(InstanceId("abc3"))

@@ -5,10 +5,15 @@ from datetime import timedelta
 
 import pytest
 
+from greenroom.core.budget import Budget, encode
 from greenroom.core.decide import DEADLINE_GRACE_SECONDS
+from greenroom.core.fleet import UNLIMITED, Limits
+from greenroom.core.keyspace import BUDGET
+from greenroom.core.policy import Phase, ReleasesPolicy
 from greenroom.core.transitions import Outcome, with_verdict
 from greenroom.pb.etcd import kv_pb2
 from greenroom.store.changes import Changes
+from greenroom.store.fleet import MirroredFleet
 from greenroom.store.follower import Follower
 from greenroom.store.reconciler import LONGEST_SLEEP_SECONDS, Reconciler
 from tests.support.control_side import EventLog, MovableClock
@@ -21,8 +26,8 @@ HOLD = kv_of(b"\x01greenroom/rollout-holds/f", b'{"hold_id": "f", "reason": "r",
 class Watched(Reconciler):
     """Says what it would work on."""
 
-    def __init__(self, follower: Follower, clock: MovableClock) -> None:
-        super().__init__(unconnected(), follower, clock=clock, log=EventLog())
+    def __init__(self, follower: Follower, clock: MovableClock, limits: Limits = UNLIMITED) -> None:
+        super().__init__(unconnected(), follower, clock=clock, log=EventLog(), limits=lambda: limits)
         self.worked: list[str] = []
 
     async def _work(self, instance: str, subscription: object) -> None:  # type: ignore[override]
@@ -99,3 +104,45 @@ async def test_it_wakes_when_something_is_due_and_sometimes_anyway(clock: Movabl
     assert 0.5 < reconciler._sleep_seconds() <= 1
     reconciler._schedule.at(ONE, clock() - timedelta(seconds=9))
     assert reconciler._sleep_seconds() == 0
+
+
+def queueing(follower: Follower, clock: MovableClock) -> Limits:
+    fleet = MirroredFleet(follower.mirror, clock=clock)
+    fleet.add(Changes(everything=True))
+    return Limits(ReleasesPolicy(max_in_flight=1), fleet)
+
+
+async def test_under_a_limit_who_is_ready_is_left_to_the_drain(clock: MovableClock) -> None:
+    follower = fed_follower([*passed(ONE), *held(TWO)], clock=clock)
+    reconciler = Watched(follower, clock, queueing(follower, clock))
+    assert await reconciler.look(Changes(everything=True)) == []
+    assert list(reconciler.limits().fleet.queue()) == [ONE]
+    assert reconciler._sleep_seconds() == 0, "the drain is due at once"
+
+
+async def test_it_wakes_when_the_next_release_has_settled(clock: MovableClock) -> None:
+    busy = Budget().with_release(TWO, clock())
+    follower = fed_follower([*passed(ONE), *held(TWO), kv_of(BUDGET, encode(busy))], clock=clock)
+    reconciler = Watched(follower, clock, queueing(follower, clock))
+    assert reconciler._sleep_seconds() == LONGEST_SLEEP_SECONDS
+    clock.advance(28)
+    assert 0 < reconciler._sleep_seconds() < 2.5
+
+
+async def test_while_etcd_is_away_the_drain_is_not_due_and_the_loop_sleeps(clock: MovableClock) -> None:
+    follower = fed_follower(passed(ONE), clock=clock)
+    reconciler = Watched(follower, clock, queueing(follower, clock))
+    follower.went_away("gone")
+    assert reconciler._sleep_seconds() == LONGEST_SLEEP_SECONDS
+
+
+async def test_under_a_limit_a_pass_that_lapses_in_the_queue_is_taken_up(clock: MovableClock) -> None:
+    """Its turn may never come: the gate's next attempt has to open all the same."""
+    record = with_verdict(held_record(ONE), "smoke", 1, Outcome.PASSED, reason="", reporter="ci", now=clock())
+    lapses = {"phase": Phase.CONTINUOUS, "ttl_seconds": 600, "deadline": clock() + timedelta(seconds=600)}
+    record = record.model_copy(update={"gates": {"smoke": record.gates["smoke"].model_copy(update=lapses)}})
+    follower = fed_follower(held(ONE, record), clock=clock)
+    reconciler = Watched(follower, clock, queueing(follower, clock))
+    assert await reconciler.look(Changes(everything=True)) == []
+    clock.advance(601)
+    assert await reconciler.look(Changes()) == [ONE]

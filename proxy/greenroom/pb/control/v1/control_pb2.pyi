@@ -285,6 +285,7 @@ class Instance(_message.Message):
     RELEASE_TIME_FIELD_NUMBER: _builtins.int
     RECORD_REVISION_FIELD_NUMBER: _builtins.int
     ROLLOUT_HOLDS_FIELD_NUMBER: _builtins.int
+    QUEUE_POSITION_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     """instances/{id}"""
     id: _builtins.str
@@ -301,6 +302,10 @@ class Instance(_message.Message):
     """Raised whenever what the gates have to check has changed."""
     record_revision: _builtins.int
     """etcd's mod_revision of the record that this answer was made from."""
+    queue_position: _builtins.int
+    """Its place in the queue of those that only the policy's max_in_flight keeps back, from 1. 0: it is not queued, or
+    places are not told: streams do not, since each release changes the places of all that come after it.
+    """
     @_builtins.property
     def endpoints(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]: ...
     @_builtins.property
@@ -353,10 +358,11 @@ class Instance(_message.Message):
         release_time: _timestamp_pb2.Timestamp | None = ...,
         record_revision: _builtins.int = ...,
         rollout_holds: _abc.Iterable[_builtins.str] | None = ...,
+        queue_position: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["first_held_time", b"first_held_time", "release_time", b"release_time"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["address", b"address", "component", b"component", "conditions", b"conditions", "endpoints", b"endpoints", "first_held_time", b"first_held_time", "gated_keys", b"gated_keys", "gates", b"gates", "generation", b"generation", "hold", b"hold", "id", b"id", "models", b"models", "name", b"name", "namespace", b"namespace", "reason", b"reason", "record_revision", b"record_revision", "release_time", b"release_time", "rollout_holds", b"rollout_holds", "state", b"state", "transitions", b"transitions"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["address", b"address", "component", b"component", "conditions", b"conditions", "endpoints", b"endpoints", "first_held_time", b"first_held_time", "gated_keys", b"gated_keys", "gates", b"gates", "generation", b"generation", "hold", b"hold", "id", b"id", "models", b"models", "name", b"name", "namespace", b"namespace", "queue_position", b"queue_position", "reason", b"reason", "record_revision", b"record_revision", "release_time", b"release_time", "rollout_holds", b"rollout_holds", "state", b"state", "transitions", b"transitions"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
