@@ -12,7 +12,6 @@ from greenroom.cli.words import (
     PENDING,
     REJECTED,
     RELEASED,
-    THROUGH,
     clock_time,
     decision,
     endpoint_path,
@@ -21,6 +20,7 @@ from greenroom.cli.words import (
     hold_words,
     in_state,
     is_undecided,
+    open_gates,
     since,
     state_word,
     until,
@@ -60,10 +60,9 @@ def next_steps(instance: Instance, control: str = "") -> list[str]:
             "let the rule with hold card+instance select by component, not by model, and start the worker again: the "
             "rule holds its instance record, and not its card"
         ]
-    open_gates = [gate for gate in instance.gates if gate.state not in THROUGH]
     verdicts = [
         f"greenroom verdict {instance.id} {gate.gate} passed --attempt {gate.attempt} --reason 'why'{control}"
-        for gate in open_gates
+        for gate in open_gates(instance)
     ]
     lifts = [f"greenroom rollout-hold lift {hold}{control}" for hold in instance.rollout_holds]
     if not verdicts and not lifts:
@@ -87,7 +86,7 @@ def _head(instance: Instance, now: datetime) -> list[str]:
         ("models", ", ".join(instance.models) or "-"),
         ("endpoint", endpoint_path(instance)),
         ("address", instance.address or "not known: no instance record yet"),
-        ("keeps back", hold_words(instance.hold)),
+        ("keeps back", "nothing: dry run" if instance.dry_run else hold_words(instance.hold)),
         ("first held", f"{clock_time(first)} ({since(first, now)} ago)" if first.seconds else "never"),
         ("released", clock_time(instance.release_time) if instance.HasField("release_time") else "not yet"),
     ]
@@ -106,7 +105,7 @@ def _why(instance: Instance, now: datetime) -> list[str]:
 
 
 def _missing(instance: Instance, condition: Condition, now: datetime) -> list[str]:
-    gates = [gate for gate in instance.gates if gate.state not in THROUGH and not is_undecided(instance, gate)]
+    gates = [gate for gate in open_gates(instance) if not is_undecided(instance, gate)]
     if condition.type == "GatesPassed" and gates and not waits_for_a_person(instance):
         return [_missing_gate(gate, now) for gate in gates]
     return [shortened(condition.message, MAX_REASON_CHARACTERS)]
@@ -153,7 +152,7 @@ def _deadline(instance: Instance, gate: GateStatus, now: datetime) -> str:
 
 def _key(instance: Instance, index: int) -> str:
     key = instance.gated_keys[index]
-    is_public = key.public or instance.state == RELEASED or instance.hold == HOLD_HEALTH
+    is_public = key.public or instance.dry_run or instance.state == RELEASED or instance.hold == HOLD_HEALTH
     place = "public" if is_public else "held"
     return f"{key.key.decode('utf-8', 'backslashreplace')}  {place if key.live else 'gone'}"
 

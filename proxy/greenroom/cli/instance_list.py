@@ -8,12 +8,12 @@ from greenroom.cli.words import (
     HELD,
     REJECTED,
     RELEASED,
-    THROUGH,
     WITHDRAWN,
     endpoint_path,
     gate_word,
     gate_words,
     holds_to_lift,
+    open_gates,
     since,
     state_word,
     until,
@@ -96,10 +96,10 @@ def _rejection(instance: Instance) -> str:
 
 
 def _missing(instance: Instance, condition: Condition, now: datetime) -> str:
-    open_gates = [gate for gate in instance.gates if gate.state not in THROUGH]
-    if condition.type == "GatesPassed" and open_gates and instance.state in (HELD, WITHDRAWN):
-        names = ", ".join(gate.gate for gate in open_gates)
-        first = min(open_gates, key=lambda gate: gate.deadline_time.ToMilliseconds())
+    waiting = open_gates(instance)
+    if condition.type == "GatesPassed" and waiting and instance.state in (HELD, WITHDRAWN):
+        names = ", ".join(gate.gate for gate in waiting)
+        first = min(waiting, key=lambda gate: gate.deadline_time.ToMilliseconds())
         return f"{names} ({until(first.deadline_time, now)})"
     if condition.type == "NotOnHold":
         return f"{holds_to_lift(instance) or 'a rollout hold'} to be lifted"

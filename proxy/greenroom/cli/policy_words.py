@@ -48,7 +48,11 @@ def explanation_json(attributes: Attributes, explanation: Explanation) -> dict[s
     """The same for programs. `hold` and the like are missing where no rule matches."""
     needs = explanation.requirements
     gates = {
-        name: {**gate.model_dump(mode="json"), "from": list(explanation.origins[name])}
+        name: {
+            **gate.model_dump(mode="json"),
+            **_dry_run(needs, name),
+            "from": list(explanation.origins[name]),
+        }
         for name, gate in sorted(needs.gates.items() if needs else ())
     }
     rules = [_rule_json(rule) for rule in explanation.rules]
@@ -65,7 +69,8 @@ def _what_follows(explanation: Explanation) -> list[str]:
     if needs is None:
         return [UNHELD]
     gates = [
-        (name, ", ".join(explanation.origins[name]), _said(_given(gate))) for name, gate in sorted(needs.gates.items())
+        (name, ", ".join(explanation.origins[name]), _said({**_given(gate), **_dry_run(needs, name)}))
+        for name, gate in sorted(needs.gates.items())
     ]
     return [*(f"{name}: {value}" for name, value in _settings(needs)), "gates:", *indented(table(GATE_HEADINGS, gates))]
 
@@ -99,8 +104,13 @@ def _rule_json(rule: RuleExplained) -> dict[str, Any]:
 def _settings(needs: Requirements) -> Iterator[tuple[str, Any]]:
     """What rules ask of the whole instance: all but the gates, which have lines of their own."""
     for field in fields(needs):
-        if field.name != "gates":
+        is_said = needs.dry_run if field.name == "dry_run" else field.name not in ("gates", "dry_gates")
+        if is_said:
             yield field.name, getattr(needs, field.name)
+
+
+def _dry_run(needs: Requirements | None, gate: str) -> Mapping[str, Any]:
+    return {"dry_run": True} if needs and gate in needs.dry_gates else {}
 
 
 def _given(model: BaseModel) -> Mapping[str, Any]:

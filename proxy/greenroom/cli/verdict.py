@@ -8,7 +8,7 @@ import typer
 from greenroom.addresses import DEFAULT_CONTROL
 from greenroom.cli.choose import Wanted, choose
 from greenroom.cli.options import ByAddress, ByModel, Control, TokenFile, connect, named, readable, say
-from greenroom.cli.words import THROUGH, holds_to_lift, unmet, waits_for_a_person
+from greenroom.cli.words import holds_to_lift, open_gates, unmet, waits_for_a_person
 from greenroom.errors import ControlError, SettingsError
 from greenroom.pb.control.v1 import control_pb2
 from greenroom.pb.control.v1.control_pb2 import (
@@ -110,8 +110,8 @@ def _consequence(answer: ReportVerdictResponse) -> str:
 
 
 def _still_missing(instance: Instance) -> Iterator[str]:
-    if open_gates := [gate.gate for gate in instance.gates if gate.state not in THROUGH]:
-        yield f"still to be decided: {', '.join(open_gates)}"
+    if waiting := [gate.gate for gate in open_gates(instance)]:
+        yield f"still to be decided: {', '.join(waiting)}"
     if holds := holds_to_lift(instance):
         yield f"and to be lifted: {holds}"
 

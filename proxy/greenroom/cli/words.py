@@ -49,7 +49,8 @@ def in_state(instance: control_pb2.Instance) -> str:
     """`HELD (why)`; the reason is left out where it says no more than the state does."""
     word = state_word(instance.state)
     says_no_more = instance.reason.upper() in ("", word) or instance.reason.startswith(f"{OPENED}: ")
-    return word if says_no_more else f"{word} ({shortened(instance.reason, MAX_REASON_CHARACTERS)})"
+    shown = f"{word} in dry run" if instance.dry_run else word
+    return shown if says_no_more else f"{shown} ({shortened(instance.reason, MAX_REASON_CHARACTERS)})"
 
 
 def gate_word(state: int) -> str:
@@ -81,7 +82,15 @@ def decision(command: str, instance: control_pb2.Instance, control: str = "") ->
 def gate_words(instance: control_pb2.Instance, gate: control_pb2.GateStatus) -> str:
     """The gate's state as the instance's state lets it be understood."""
     word = "not decided" if is_undecided(instance, gate) else gate_word(gate.state)
-    return f"{word}, continuous" if gate.phase == control_pb2.GATE_PHASE_CONTINUOUS else word
+    if gate.phase == control_pb2.GATE_PHASE_CONTINUOUS:
+        word = f"{word}, continuous"
+    return f"{word} (dry run)" if gate.dry_run and not instance.dry_run else word
+
+
+def open_gates(instance: control_pb2.Instance) -> list[control_pb2.GateStatus]:
+    """The gates that it still needs to pass."""
+    binding = (gate for gate in instance.gates if instance.dry_run or not gate.dry_run)
+    return [gate for gate in binding if gate.state not in THROUGH]
 
 
 def holds_to_lift(instance: control_pb2.Instance) -> str:

@@ -203,7 +203,7 @@ class Announcer:
             self._log.info("instance.held", **self._held(mirrored))
 
     def _held(self, mirrored: MirroredInstance) -> dict[str, Any]:
-        gates = {name: gate for name, gate in mirrored.record.gates.items() if not gate.state.is_through}
+        gates = {name: gate for name, gate in mirrored.record.binding.items() if not gate.state.is_through}
         waits = ", ".join(f"{name} until {gate.deadline:%Y-%m-%d %H:%M:%S} UTC" for name, gate in gates.items())
         commands = (
             f"greenroom verdict {mirrored.instance} {name} passed --attempt {gate.attempt} --reason TEXT{self._control}"
@@ -212,6 +212,7 @@ class Announcer:
         return {
             **_of(mirrored.instance, mirrored.record),
             "address": mirrored.address,
+            **({"dry_run": True} if mirrored.record.dry_run else {}),
             "waits_for": waits,
             "command": next(commands, None),
         }
@@ -221,7 +222,7 @@ def _left(record: Record, rollout_holds: Sequence[RolloutHold]) -> str:
     """What a verdict left: what is still waited for, else the state."""
     if record.state is not State.HELD:
         return record.state.lower()
-    gates = [name for name, gate in record.gates.items() if not gate.state.is_through]
+    gates = [name for name, gate in record.binding.items() if not gate.state.is_through]
     waiting = gates + [f"rollout hold {hold.hold_id}" for hold in rollout_holds]
     return f"held, waits for {', '.join(waiting)}" if waiting else "held, every gate passed"
 

@@ -1,7 +1,8 @@
 """Health answers about instances: what readiness probes of pods ask, which mostly do not know their instance's id.
 
-The rule: 200 only for an instance that is known to be released. Released is told from the mirror, even while etcd is
-away: an outage of etcd must not make every pod of a fleet unready at once. What was never known is never healthy.
+The rule: 200 only for an instance that is known to be released, or in dry run. That is told from the mirror, even while
+etcd is away: an outage of etcd must not make every pod of a fleet unready at once. What was never known is never
+healthy.
 """
 
 from collections.abc import Sequence
@@ -16,7 +17,6 @@ from greenroom.control.requests import instance_of
 from greenroom.control.views import INSTANCES
 from greenroom.core.decide import conditions
 from greenroom.core.keyspace import InstanceId
-from greenroom.core.record import State
 from greenroom.errors import InvalidRequest
 from greenroom.store.follower import Follower
 from greenroom.store.mirrored import MirroredInstance
@@ -62,7 +62,7 @@ class Health:
         found = [mirrored for instance in asked if (mirrored := self._mirror.instance(instance)) is not None]
         why_stale = self._follower.why_not_ready
         said = [self._told(mirrored) for mirrored in found]
-        is_healthy = bool(found) and all(mirrored.record.state is State.RELEASED for mirrored in found)
+        is_healthy = bool(found) and all(mirrored.record.serves for mirrored in found)
         reasons = [reason for one in said for reason in one["reasons"]] if found else [unknown]
         if why_stale is not None:
             reasons.append(f"as last known: {why_stale}")
@@ -70,14 +70,13 @@ class Health:
 
     def _told(self, mirrored: MirroredInstance) -> dict[str, Any]:
         record = mirrored.record
-        is_released = record.state is State.RELEASED
         answers = conditions(record, live_cards=mirrored.live_cards, rollout_holds=self._mirror.rollout_holds)
         return {
             "instance": mirrored.instance,
             "state": record.state.value,
             "models": record.distinct("model"),
             "gates": {name: gate.state.value for name, gate in sorted(record.gates.items())},
-            "reasons": [] if is_released else [answer.message for answer in answers if not answer.status],
+            "reasons": [] if record.serves else [answer.message for answer in answers if not answer.status],
         }
 
 

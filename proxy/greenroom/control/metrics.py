@@ -78,6 +78,8 @@ class Metrics:
         self._gate_seconds = self._histogram("gate_duration_seconds", gate_seconds, "gate", "outcome")
         hold_seconds = "From an instance's first hold to its release."
         self._hold_seconds = self._histogram("hold_duration_seconds", hold_seconds)
+        dry_run = "From the registration of an instance that only rules in dry run match to when it would be released."
+        self._dry_run_seconds = self._histogram("dry_run_hold_duration_seconds", dry_run)
         self._ungated_writes = self._counter(
             "ungated_writes", "Cards that this proxy let through to everybody because no rule matches them."
         )
@@ -155,7 +157,8 @@ class Metrics:
                 self._gate_seconds.labels(self._gate(name), _outcome(gate)).observe(max(seconds, 0))
         if done.effect is Effect.RELEASED:
             self._releases.inc()
-            self._held_for(done.record.first_held, done.record.released)
+            histogram = self._dry_run_seconds if done.record.dry_run else self._hold_seconds
+            _held_for(histogram, done.record.first_held, done.record.released)
         elif done.effect is Effect.REJECTED:
             self._rejections.labels(_cause(done)).inc()
 
@@ -207,10 +210,6 @@ class Metrics:
     def connection_failed(self, error: Exception) -> None:
         """A bug met by the relay itself."""
         self._bugs.labels(RELAY).inc()
-
-    def _held_for(self, since: datetime | None, until: datetime | None) -> None:
-        if since is not None and until is not None:
-            self._hold_seconds.observe(max((until - since).total_seconds(), 0))
 
     def _gate(self, name: str) -> str:
         return name if name in self._gates else OTHER
@@ -316,6 +315,11 @@ class _FromPolicy(Collector):
         yield GaugeMetricFamily(
             "greenroom_policy_differing_proxies", differing, value=len(self._policy.presence.differing)
         )
+
+
+def _held_for(histogram: Histogram, since: datetime | None, until: datetime | None) -> None:
+    if since is not None and until is not None:
+        histogram.observe(max((until - since).total_seconds(), 0))
 
 
 def _outcome(gate: Gate) -> str:

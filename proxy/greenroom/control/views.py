@@ -145,6 +145,7 @@ def instance_message(
         record_revision=revision,
         rollout_holds=[hold.hold_id for hold in matching(rollout_holds, record)],
         queue_position=standing.position if standing and is_queued else 0,
+        dry_run=record.dry_run,
     )
 
 
@@ -188,7 +189,7 @@ def decision_of(record: Record) -> "control_pb2.Decision.ValueType":
         case State.REJECTED:
             return control_pb2.DECISION_REJECTED
         case _:
-            through = all(gate.state.is_through for gate in record.gates.values())
+            through = all(gate.state.is_through for gate in record.binding.values())
             return control_pb2.DECISION_QUEUED if through else control_pb2.DECISION_RECORDED
 
 
@@ -235,6 +236,7 @@ def _gate(name: str, gate: Gate, claim: Claim | None) -> control_pb2.GateStatus:
         failures=gate.failures,
         inconclusives=gate.inconclusives,
         claim=_claim(gate, claim),
+        dry_run=gate.dry_run,
     )
 
 

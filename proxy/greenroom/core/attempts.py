@@ -20,10 +20,10 @@ from greenroom.core.record import Gate, GateState, bounded_reason
 from greenroom.errors import StaleAttempt
 
 
-def first_attempt(asked: GatePolicy, now: datetime) -> Gate:
+def first_attempt(asked: GatePolicy, now: datetime, *, dry_run: bool = False) -> Gate:
     """A gate with its first attempt, which opens now."""
     deadline = now + timedelta(seconds=asked.timeout_seconds)
-    return Gate(started=now, deadline=deadline, **asked.model_dump())
+    return Gate(started=now, deadline=deadline, dry_run=dry_run, **asked.model_dump())
 
 
 def next_attempt(gate: Gate, now: datetime) -> Gate:

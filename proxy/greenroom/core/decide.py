@@ -102,7 +102,7 @@ def decide(
     """
     if record.state is State.RELEASED:
         return _failed_pass(record) or _by_deadline(record, now, no_rejection_before)
-    if waits_its_turn(record, live_cards=live_cards, rollout_holds=rollout_holds, now=now):
+    if _is_due(record, live_cards, rollout_holds, now):
         return Release()
     if claimed is not None and (worn_out := _worn_out(record, claimed)):
         return GiveUp(worn_out)
@@ -114,21 +114,21 @@ def is_ready(record: Record, *, live_cards: int) -> bool:
     if record.state not in (State.HELD, State.WITHDRAWN) or (record.state is State.WITHDRAWN and record.withdrawn_by):
         return False
     # Some rule asked for gates, or there would be no record: one without any has lost them, and proves nothing.
-    return live_cards > 0 and bool(record.gates) and all(gate.state.is_through for gate in record.gates.values())
+    return live_cards > 0 and bool(record.binding) and all(gate.state.is_through for gate in record.binding.values())
 
 
 def _failed_pass(record: Record) -> Withdraw | None:
     """What a released instance was to be withdrawn for at once."""
     failed = (
         Withdraw(name, f"gate {name} failed: {gate.reason}" if gate.reason else f"gate {name} failed")
-        for name, gate in record.gates.items()
+        for name, gate in record.binding.items()
         if gate.phase is Phase.CONTINUOUS and gate.state is GateState.FAILED
     )
     return next(failed, None)
 
 
 def _by_deadline(record: Record, now: datetime, no_rejection_before: datetime | None) -> Decision:
-    waiting = [(gate.deadline, name) for name, gate in record.gates.items() if _at_deadline(record, name, gate)]
+    waiting = [(gate.deadline, name) for name, gate in record.binding.items() if _at_deadline(record, name, gate)]
     if not waiting:
         return Wait()
     deadline, name = min(waiting, key=lambda item: item[0])
@@ -150,7 +150,7 @@ def _worn_out(record: Record, claimed: Collection[str]) -> str | None:
     """The first gate that waits for a runner in vain, and does not say so yet."""
     if record.state is State.REJECTED:
         return None
-    waiting = ((name, gate) for name, gate in record.gates.items() if gate.state.is_open and gate.is_worn_out)
+    waiting = ((name, gate) for name, gate in record.binding.items() if gate.state.is_open and gate.is_worn_out)
     silent = (name for name, gate in waiting if name not in claimed and not _was_given_up(gate))
     return next(silent, None)
 
@@ -169,16 +169,20 @@ def waits_its_turn(
 ) -> bool:
     """Whether only the budget, and those before it, can keep an instance from being released.
 
-    `now` None: a pass counts until the record says that it lapsed.
+    `now` None: a pass counts until the record says that it lapsed. What is in dry run serves, and takes no turn.
     """
-    if now is not None and any(gate.has_lapsed(now) for gate in record.gates.values()):
+    return not record.dry_run and _is_due(record, live_cards, rollout_holds, now)
+
+
+def _is_due(record: Record, live_cards: int, rollout_holds: Sequence[RolloutHold], now: datetime | None) -> bool:
+    if now is not None and any(gate.has_lapsed(now) for gate in record.binding.values()):
         return False
     return is_ready(record, live_cards=live_cards) and not matching(rollout_holds, record)
 
 
 def lapses_at(record: Record) -> datetime | None:
     """When the first of the passes that must be renewed is over; None where none must be."""
-    return min((gate.deadline for gate in record.gates.values() if gate.must_be_renewed), default=None)
+    return min((gate.deadline for gate in record.binding.values() if gate.must_be_renewed), default=None)
 
 
 def conditions(
@@ -204,7 +208,7 @@ def conditions(
 
 def _gates_passed(record: Record, live_cards: int, outside: Sequence[Key]) -> Condition:
     kind = ConditionType.GATES_PASSED
-    missing = {name: gate for name, gate in record.gates.items() if not gate.state.is_through}
+    missing = {name: gate for name, gate in record.binding.items() if not gate.state.is_through}
     if (by_person := _kept_out(record)) is not None:
         reason, said = by_person
         failed = (_waits_for(name, gate) for name, gate in missing.items() if _failed(gate))
@@ -212,11 +216,11 @@ def _gates_passed(record: Record, live_cards: int, outside: Sequence[Key]) -> Co
     if missing:
         reason = "GateFailed" if any(_failed(gate) for gate in missing.values()) else "GatesOpen"
         return Condition(kind, False, reason, "; ".join(_waits_for(name, gate) for name, gate in missing.items()))
-    if not record.gates and record.state is not State.RELEASED:
+    if not record.binding and record.state is not State.RELEASED:
         return Condition(kind, False, "NoGates", "the record names no gate, so nothing says that it was checked")
     if record.state is not State.RELEASED and not live_cards:
         return Condition(kind, False, "NoCard", _no_card(outside))
-    decided = [gate.decided for gate in record.gates.values() if gate.decided]
+    decided = [gate.decided for gate in record.binding.values() if gate.decided]
     message = record.reason or "every gate passed or was overridden"
     return Condition(kind, True, "AllPassed", message, max(decided, default=None))
 
@@ -265,6 +269,8 @@ def _budget_available(record: Record, standing: Standing | None, *, waits: bool)
         return Condition(kind, True, "NoBudget", "releases are not limited")
     if record.state is State.RELEASED:
         return Condition(kind, True, "Released", "it waits for no other release")
+    if record.dry_run:
+        return Condition(kind, True, "DryRun", "a dry run takes no place among the releases")
     if not standing.readable:
         said = f"the key {BUDGET!r} cannot be read, so nothing is released: delete it in etcd to begin anew"
         return Condition(kind, False, "BudgetUnreadable", said)

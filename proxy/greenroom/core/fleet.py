@@ -119,7 +119,7 @@ class Standing:
 
 @dataclass(frozen=True, slots=True)
 class Admitted:
-    """There is room. `budget` is what the release has to write; None: releases are not limited."""
+    """There is room. `budget` is what the release has to write; None: releases are not limited, or it is a dry run."""
 
     budget: Budget | None = None
 
@@ -138,8 +138,8 @@ class Limits:
 
     def admission(self, snapshot: Snapshot, now: datetime) -> Admitted | None:
         """Whether there is room for one release more; None: there is none."""
-        releases = self.releases
-        if releases is None or releases.max_in_flight is None:
+        releases, is_dry = self.releases, snapshot.record is not None and snapshot.record.dry_run
+        if releases is None or releases.max_in_flight is None or is_dry:
             return Admitted()
         if snapshot.budget is None:
             return None
@@ -153,7 +153,7 @@ class Limits:
 
     def is_first(self, snapshot: Snapshot, record: Record) -> bool:
         """Whether nobody else is known whose turn comes before that of this ready record."""
-        return not self.queues or self.fleet.turns_before(turn_of(snapshot.instance, record)) == 0
+        return not self.queues or record.dry_run or self.fleet.turns_before(turn_of(snapshot.instance, record)) == 0
 
     def after_withdrawal(self, snapshot: Snapshot) -> Budget | None:
         """The budget that a withdrawal has to write; None: none, since nobody limits anything or it is unreadable."""
@@ -207,7 +207,7 @@ UNLIMITED = Limits()
 
 def turn_of(instance: InstanceId, record: Record) -> Turn:
     """When an instance became ready: with the last decision about its gates, to the millisecond as etcd has it."""
-    ready = max((gate.ready for gate in record.gates.values() if gate.ready), default=_NEVER)
+    ready = max((gate.ready for gate in record.binding.values() if gate.ready), default=_NEVER)
     return Turn(ready.replace(microsecond=ready.microsecond // 1000 * 1000), instance)
 
 

@@ -148,7 +148,8 @@ class _Call:
         ruled = [needs for key in self.uses.puts if (needs := found[key])]
         if self.snapshot.record is not None or not ruled:
             return found
-        beside = Requirements(reduce(Hold.stronger, (needs.hold for needs in ruled)), {})
+        hold, is_dry = reduce(Hold.stronger, (needs.hold for needs in ruled)), all(needs.dry_run for needs in ruled)
+        beside = Requirements(hold, {}, dry_run=is_dry)
         return {key: needs or beside for key, needs in found.items()}
 
     def _value_after(self, key: Key) -> Value | None:
@@ -314,7 +315,7 @@ class _Call:
             return
         before = needs_of(self.policy, gated, bytes(self.snapshot.public[gated.key].value))
         known = before.gates if before and keeps_back(before.hold, gated.kind) else {}
-        brought = [name for name in needs.gates if name not in known and not _is_through(record, name)]
+        brought = [name for name in needs.gates if name not in known and _holds_back(needs, record, name)]
         if brought:
             raise NewCardNeedsGates(
                 f"{gated.key!r} is public, and this edit would make it a card that needs the gates "
@@ -334,8 +335,8 @@ class _Call:
         if gated.key in self.snapshot.public:
             return record
         needs = self.needs[gated.key]
-        missing = [name for name in (needs.gates if needs else ()) if not _is_through(record, name)]
-        if needs and keeps_back(effective_hold(self.snapshot, needs), gated.kind):
+        missing = [name for name in needs.gates if _holds_back(needs, record, name)] if needs else []
+        if needs and not needs.dry_run and keeps_back(effective_hold(self.snapshot, needs), gated.kind):
             self._check_may_be_added(gated, missing)
         if gated.kind is KeyKind.INSTANCE and effective_hold(self.snapshot, needs) is not Hold.CARD_AND_INSTANCE:
             return record
@@ -382,8 +383,10 @@ def record_bytes(record: Record, encoded: bytes) -> int:
     return len(encoded) + GATE_GROWTH_BYTES * len(record.gates) + TRAIL_BYTES
 
 
-def _is_through(record: Record | None, gate: str) -> bool:
-    return record is not None and gate in record.gates and record.gates[gate].state.is_through
+def _holds_back(needs: Requirements, record: Record | None, gate: str) -> bool:
+    """Whether a gate that a key needs would keep it back: one of an obeyed rule that is not through here."""
+    is_through = record is not None and gate in record.gates and record.gates[gate].state.is_through
+    return not is_through and gate not in needs.dry_gates
 
 
 def _probe(compare: txns.Compare) -> txns.Operation:

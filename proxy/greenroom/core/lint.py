@@ -71,7 +71,7 @@ def _rest(rule: Rule) -> object:
 
 def _unlike(policy: Policy) -> Iterator[Oddity]:
     for (number, rule), (later_number, later) in combinations(enumerate(policy.rules), 2):
-        if _are_apart(rule.selector, later.selector):
+        if _are_apart(rule.selector, later.selector) or rule.mode is not later.mode:
             continue
         for name in sorted(rule.gates.keys() & later.gates.keys()):
             one, other = rule.gates[name], later.gates[name]

@@ -70,6 +70,13 @@ class Phase(StrEnum):
     CONTINUOUS = "continuous"
 
 
+class Mode(StrEnum):
+    """Whether a rule is obeyed, or only watched."""
+
+    ENFORCE = "enforce"
+    DRY_RUN = "dry-run"
+
+
 def check_gate_name(name: str) -> str:
     """The name itself; ValueError for one that is no DNS label (`_` may stand for `-`) or is reserved."""
     if not GATE_NAME.fullmatch(name):
@@ -128,9 +135,13 @@ class GatePolicy(_Strict):
 
 
 class Rule(_Strict):
-    """The gates that matching instances need, and what is kept back meanwhile."""
+    """The gates that matching instances need, and what is kept back meanwhile.
+
+    With mode `dry-run` nothing is: what the rule would have done is recorded.
+    """
 
     name: str = ""
+    mode: Mode = Mode.ENFORCE
     selector: Selector = Selector()
     hold: Hold = Hold.CARD
     gates: Mapping[GateName, GatePolicy] = Field(min_length=1)
@@ -147,11 +158,17 @@ class Rule(_Strict):
     @property
     def requirements(self) -> "Requirements":
         """What this rule asks of an instance that it matches."""
-        return Requirements(self.hold, self.gates)
+        is_dry = self.mode is Mode.DRY_RUN
+        return Requirements(self.keeps, self.gates, frozenset(self.gates) if is_dry else frozenset(), is_dry)
+
+    @property
+    def keeps(self) -> Hold:
+        """What is really kept back."""
+        return Hold.HEALTH if self.mode is Mode.DRY_RUN else self.hold
 
     def matches(self, kind: KeyKind, attributes: Attributes) -> bool:
         """Whether this rule is about a gated key. Instance records concern only rules that hold them."""
-        if kind is KeyKind.INSTANCE and self.hold is not Hold.CARD_AND_INSTANCE:
+        if kind is KeyKind.INSTANCE and self.keeps is not Hold.CARD_AND_INSTANCE:
             return False
         return self.selector.matches(attributes)
 
@@ -194,19 +211,32 @@ class TemplatePolicy(_Strict):
 
 @dataclass(frozen=True, slots=True)
 class Requirements:
-    """What one gated key needs, by all the rules that match it."""
+    """What one gated key needs, by all the rules that match it.
+
+    `dry_gates`: those that only rules in dry run ask for. `dry_run`: every matching rule is one of these.
+    """
 
     hold: Hold
     gates: Mapping[str, GatePolicy]
+    dry_gates: frozenset[str] = frozenset()
+    dry_run: bool = False
 
     def joined(self, other: "Requirements | None") -> "Requirements":
-        """The union of both: every gate, as both ask it of their common ones, and the stronger hold."""
+        """The union of both: every gate, as both ask it of their common ones, and the stronger hold.
+
+        A rule in dry run changes nothing of what an obeyed one asks.
+        """
         if other is None:
             return self
         gates = {**other.gates, **self.gates}
         for name in self.gates.keys() & other.gates.keys():
-            gates[name] = self.gates[name].joined(other.gates[name])
-        return Requirements(self.hold.stronger(other.hold), gates)
+            if (name in self.dry_gates) == (name in other.dry_gates):
+                gates[name] = self.gates[name].joined(other.gates[name])
+            elif name in self.dry_gates:
+                gates[name] = other.gates[name]
+        enforced = (self.gates.keys() - self.dry_gates) | (other.gates.keys() - other.dry_gates)
+        dry = self.dry_run and other.dry_run
+        return Requirements(self.hold.stronger(other.hold), gates, frozenset(gates) - enforced, dry)
 
 
 class Policy(_Strict):
@@ -243,7 +273,7 @@ class Policy(_Strict):
 
     def gated_keys(self) -> GatedKeys:
         """The templates in force. Instance records are gated only where a rule holds them."""
-        instances = any(rule.hold is Hold.CARD_AND_INSTANCE for rule in self.rules)
+        instances = any(rule.keeps is Hold.CARD_AND_INSTANCE for rule in self.rules)
         if not self.templates:
             return dynamo_gated_keys(instances=instances)
         own = tuple(template.template() for template in self.templates)

@@ -108,6 +108,8 @@ class Gate(Stored):
     passed: Moment | None = None
     reason: str = ""
     reporter: str = ""
+    dry_run: bool = False
+    """Only rules in dry run ask for it."""
 
     @property
     def ready(self) -> datetime | None:
@@ -176,6 +178,8 @@ class Record(Stored):
     released: Moment | None = None
     withdrawn_by: str = ""
     rejected_by: str = ""
+    dry_run: bool = False
+    """Every rule that matched is in dry run: it goes through its states, and serves all the while."""
     transitions: tuple[Transition, ...] = ()
 
     def entry(self, key: bytes) -> GatedEntry | None:
@@ -199,6 +203,11 @@ class Record(Stored):
         return tuple(dict.fromkeys(value for value in values if value))
 
     @property
+    def binding(self) -> Mapping[str, Gate]:
+        """The gates that move it. Where an obeyed rule asks for any, those of rules in dry run are only noted."""
+        return self.gates if self.dry_run else {name: gate for name, gate in self.gates.items() if not gate.dry_run}
+
+    @property
     def publishes_at_once(self) -> bool:
         """Whether new values go straight to their public place."""
         return self.state is State.RELEASED or self.hold is Hold.HEALTH
@@ -206,7 +215,12 @@ class Record(Stored):
     @property
     def is_taken_back(self) -> bool:
         """Whether it was withdrawn, and neither released since nor, where a person did it, given another chance."""
-        return self.state is State.WITHDRAWN or bool(self.withdrawn_by)
+        return bool(self.withdrawn_by) or (self.state is State.WITHDRAWN and not self.dry_run)
+
+    @property
+    def serves(self) -> bool:
+        """Whether it is to have traffic: released, or in dry run and kept out by nobody."""
+        return self.state is State.RELEASED or (self.dry_run and not (self.withdrawn_by or self.rejected_by))
 
     def with_transition(self, time: datetime, actor: str, event: str, to_state: State, reason: str = "") -> "Record":
         """The record in another state, with the line that says why."""

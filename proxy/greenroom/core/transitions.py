@@ -66,9 +66,14 @@ class Outcome(StrEnum):
 def opened(entry: GatedEntry, needs: Requirements, now: datetime, public: tuple[GatedEntry, ...] = ()) -> Record:
     """The record of an instance that registers its first gated key; `public`: those that it has outside already."""
     line = Transition(time=now, actor=ITSELF, event="opened", to_state=State.HELD, reason=entry.key)
-    gates = {name: first_attempt(gate, now) for name, gate in needs.gates.items()}
     return Record(
-        state=State.HELD, hold=needs.hold, cards=(*public, entry), gates=gates, first_held=now, transitions=(line,)
+        state=State.HELD,
+        hold=needs.hold,
+        cards=(*public, entry),
+        gates=_first_attempts(needs, now),
+        first_held=now,
+        dry_run=needs.dry_run,
+        transitions=(line,),
     )
 
 
@@ -76,10 +81,10 @@ def opened_as_public(entries: tuple[GatedEntry, ...], needs: Requirements, now: 
     """The record of an instance that served before it was first seen: its gates count as overridden."""
     line = Transition(time=now, actor=ITSELF, event="opened", to_state=State.RELEASED, reason=ALREADY_PUBLIC)
     gates = {
-        name: first_attempt(gate, now).model_copy(
+        name: gate.model_copy(
             update={"state": GateState.OVERRIDDEN, "decided": now, "reporter": ITSELF, "reason": ALREADY_PUBLIC}
         )
-        for name, gate in needs.gates.items()
+        for name, gate in _first_attempts(needs, now).items()
     }
     return Record(
         state=State.RELEASED,
@@ -88,6 +93,7 @@ def opened_as_public(entries: tuple[GatedEntry, ...], needs: Requirements, now: 
         cards=entries,
         gates=gates,
         released=now,
+        dry_run=needs.dry_run,
         transitions=(line,),
     )
 
@@ -108,7 +114,7 @@ def card_changed(record: Record, entry: GatedEntry, needs: Requirements | None, 
 def card_published(record: Record, entry: GatedEntry, needs: Requirements | None = None) -> Record:
     """A released instance registered one more key, straight to its public place."""
     others = tuple(other for other in record.cards if other.key != entry.key)
-    return record.model_copy(update={"cards": (*others, entry), "hold": _hold_with(record, needs)})
+    return _with_rules(record.model_copy(update={"cards": (*others, entry)}), needs)
 
 
 def with_verdict(
@@ -122,7 +128,8 @@ def with_verdict(
     if not gate.state.is_open and not renews:
         return _repeated(record, gate_name, gate, outcome)
     judged = after_verdict(gate, outcome.gate_state, reason=reason, reporter=reporter, now=now)
-    goal = _goal(record, _event(gate, judged))
+    # What rules in dry run ask for is noted in every state, and moves nothing.
+    goal = _goal(record, _event(gate, judged)) if gate_name in record.binding else record.state
     if gate.must_be_renewed and judged.attempt != gate.attempt and record.state is State.RELEASED:
         judged = still_passed(gate, judged)
     if judged is gate:
@@ -158,9 +165,8 @@ def overridden(record: Record, actor: str, reason: str, now: datetime) -> Record
     """Every gate that is not through set aside by a person, who answers for it by name and reason."""
     goal = _goal(record, Event.OVERRIDE)
     words = {"state": GateState.OVERRIDDEN, "reason": bounded_reason(reason), "reporter": actor, "decided": now}
-    gates = {
-        name: gate.model_copy(update=words) if _is_missing(gate, now) else gate for name, gate in record.gates.items()
-    }
+    set_aside = {name: gate.model_copy(update=words) for name, gate in record.binding.items() if _is_missing(gate, now)}
+    gates = {**record.gates, **set_aside}
     settled = record.model_copy(update={"gates": gates, "withdrawn_by": "", "rejected_by": ""})
     return _moved(settled, goal, now, actor, "override", reason)
 
@@ -168,7 +174,7 @@ def overridden(record: Record, actor: str, reason: str, now: datetime) -> Record
 def retried(record: Record, gate_names: tuple[str, ...], actor: str, reason: str, now: datetime) -> Record:
     """A new attempt of the named gates, or with none named of every gate that is not through."""
     goal = _goal(record, Event.RETRY)
-    asked = gate_names or tuple(name for name, gate in record.gates.items() if _is_missing(gate, now))
+    asked = gate_names or tuple(name for name, gate in record.binding.items() if _is_missing(gate, now))
     names = tuple(dict.fromkeys((*asked, *_overslept(record, now))))
     gates = dict(record.gates)
     for name in names:
@@ -247,7 +253,7 @@ def _moved(record: Record, goal: State | Settle, now: datetime, actor: str, even
 
 def _settled(record: Record) -> State:
     """Where the gates put an instance that waits, unless a person keeps it out."""
-    failed = any(gate.state is GateState.FAILED for gate in record.gates.values())
+    failed = any(gate.state is GateState.FAILED for gate in record.binding.values())
     return State.REJECTED if failed or record.rejected_by else State.HELD
 
 
@@ -255,7 +261,7 @@ def _overslept(record: Record, now: datetime) -> tuple[str, ...]:
     """Gates whose time was up while the instance was rejected, when no deadline counts: it would count at once now."""
     if record.state is not State.REJECTED:
         return ()
-    return tuple(name for name, gate in record.gates.items() if gate.state.is_open and gate.deadline <= now)
+    return tuple(name for name, gate in record.binding.items() if gate.state.is_open and gate.deadline <= now)
 
 
 def _is_missing(gate: Gate, now: datetime) -> bool:
@@ -306,26 +312,43 @@ def _repeated(record: Record, name: str, gate: Gate, outcome: Outcome) -> Record
 def _checked_anew(record: Record, entry: GatedEntry, needs: Requirements | None, event: Event, now: datetime) -> Record:
     """What a new or changed key does to hold, gates and generation. A released instance's gates are done with."""
     goal = _goal(record, event)
-    kept = record.model_copy(update={"hold": _hold_with(record, needs)})
     if record.state is State.RELEASED:
-        return kept
+        return _with_rules(record, needs)
     checked = entry.kind is KeyKind.CARD
-    gates = {name: _again(gate, now) if checked else gate for name, gate in record.gates.items()}
-    for name, gate in (needs.gates if needs else {}).items():
-        gates.setdefault(name, first_attempt(gate, now))
-    if gates == record.gates and not checked:
+    gates = {name: _again(record, name, now) if checked else gate for name, gate in record.gates.items()}
+    asked = _first_attempts(needs, now) if needs else {}
+    new = {name: gate for name, gate in asked.items() if name not in gates}
+    kept = _with_rules(record.model_copy(update={"gates": {**gates, **new}}), needs)
+    if kept.gates == record.gates and not checked:
         return kept
-    anew = kept.model_copy(update={"gates": gates, "generation": record.generation + checked})
+    anew = kept.model_copy(update={"generation": record.generation + checked})
+    if record.dry_run and not anew.dry_run and not anew.withdrawn_by:
+        # What rules in dry run would have done is over: from here on it counts.
+        goal = SETTLE
     return _moved(anew, goal, now, ITSELF, event, entry.key)
 
 
-def _again(gate: Gate, now: datetime) -> Gate:
-    """Another attempt, unless it has failed: that is for a person to retry."""
-    return gate if gate.state is GateState.FAILED else next_attempt(gate, now)
+def _again(record: Record, name: str, now: datetime) -> Gate:
+    """Another attempt, unless it has failed and counts: that is for a person to retry."""
+    gate = record.gates[name]
+    return gate if gate.state is GateState.FAILED and name in record.binding else next_attempt(gate, now)
 
 
-def _hold_with(record: Record, needs: Requirements | None) -> Hold:
-    """The hold with one more key's rules. `health` stays: it says that keys of the instance are public already."""
-    if needs is None or record.hold is Hold.HEALTH:
-        return record.hold
-    return record.hold.stronger(needs.hold)
+def _first_attempts(needs: Requirements, now: datetime) -> dict[str, Gate]:
+    return {name: first_attempt(gate, now, dry_run=name in needs.dry_gates) for name, gate in needs.gates.items()}
+
+
+def _with_rules(record: Record, needs: Requirements | None) -> Record:
+    """The record with one more key's rules. The hold `health` stays: keys of the instance are public already.
+
+    A gate of a dry run that an obeyed rule asks for too counts from now on, and it is no dry run of the instance's any
+    more.
+    """
+    if needs is None:
+        return record
+    hold = record.hold if record.hold is Hold.HEALTH else record.hold.stronger(needs.hold)
+    obeyed = needs.gates.keys() - needs.dry_gates
+    counting = {name: gate for name, gate in record.gates.items() if gate.dry_run and name in obeyed}
+    gates = {**record.gates, **{name: gate.model_copy(update={"dry_run": False}) for name, gate in counting.items()}}
+    is_dry = record.dry_run and all(gate.dry_run for gate in gates.values())
+    return record.model_copy(update={"hold": hold, "gates": gates, "dry_run": is_dry})

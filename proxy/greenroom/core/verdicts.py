@@ -192,6 +192,8 @@ def _withdrawal(
     if snapshot.lacks_cards():
         return MoreKeys()
     after = withdrawn(record, actor, reason, now, by_person=by_person)
+    if record.dry_run and not by_person:
+        return Planned(record_txn(snapshot, after), after, Effect.WITHDRAWN)
     if not by_person and (kept := _kept_in_service(snapshot, record, limits)):
         return kept
     stop = stop_after(snapshot.instance, record, actor, reason, now) if limits.is_in_flight(snapshot, now) else None

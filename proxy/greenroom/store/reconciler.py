@@ -112,7 +112,7 @@ class Reconciler:
             no_rejection_before=self._follower.no_rejection_before,
             claimed=mirrored.claimed,
         )
-        if isinstance(decision, Release) and self.limits().queues:
+        if isinstance(decision, Release) and self.limits().queues and not mirrored.record.dry_run:
             # Its turn comes by itself: the fleet's queue has it, for as long as its passes last.
             decision = Wait(lapses_at(mirrored.record))
         if not isinstance(decision, Wait):

@@ -7,6 +7,7 @@ import pytest
 from tests.support.client import get, put, version_is
 from tests.support.endpoints import Proxy
 from tests.support.etcd import Etcd
+from tests.support.http import ask
 from tests.support.workers import Worker
 
 GATES = ("smoke",)
@@ -15,12 +16,13 @@ GATES = ("smoke",)
 @pytest.fixture
 def launch(
     launch_proxy: Callable[..., Proxy], etcd: Etcd, tmp_path_factory: pytest.TempPathFactory
-) -> Callable[[str], Proxy]:
+) -> Callable[..., Proxy]:
     """A proxy whose one rule is about the component `backend`, with the given hold."""
 
-    def launched(hold: str) -> Proxy:
+    def launched(hold: str, mode: str = "enforce") -> Proxy:
         policy = tmp_path_factory.mktemp("policy") / "policy.yaml"
-        rule = f"{{selector: {{component: backend}}, hold: {hold}, gates: {{smoke: {{timeout_seconds: 60}}}}}}"
+        what = f"mode: {mode}, hold: {hold}"
+        rule = f"{{selector: {{component: backend}}, {what}, gates: {{smoke: {{timeout_seconds: 60}}}}}}"
         policy.write_text(f"rules: [{rule}]")
         return launch_proxy(etcd, arguments=("--policy", str(policy)))
 
@@ -28,12 +30,12 @@ def launch(
 
 
 @pytest.fixture
-def both_kept(launch: Callable[[str], Proxy]) -> Proxy:
+def both_kept(launch: Callable[..., Proxy]) -> Proxy:
     return launch("card+instance")
 
 
 @pytest.fixture
-def health_only(launch: Callable[[str], Proxy]) -> Proxy:
+def health_only(launch: Callable[..., Proxy]) -> Proxy:
     return launch("health")
 
 
@@ -144,3 +146,23 @@ def test_a_failed_gate_takes_nothing_away_under_hold_health(health_only: Proxy) 
     assert health_only.shown(worker) == [worker.card_key]
     assert worker.unregister() == 1
     assert health_only.shown(worker) == []
+
+
+def test_in_dry_run_nothing_is_kept_back_and_what_would_have_been_is_told(launch: Callable[..., Proxy]) -> None:
+    proxy = launch("card+instance", "dry-run")
+    worker = Worker(proxy.client)
+    worker.register_instance()
+    worker.register()
+    assert proxy.shown(worker) == [worker.instance_key, worker.card_key]
+    found = proxy.control.instance(worker.instance)
+    assert (found.dry_run, proxy.control.state(worker.instance)) == (True, "HELD")
+    assert [gate.dry_run for gate in found.gates] == [True]
+    assert proxy.control.pass_gates(worker.instance, GATES) == "RELEASED"
+    assert proxy.shown(worker) == [worker.instance_key, worker.card_key]
+    metrics = ask(f"{proxy.greenroom.http_url}/metrics").body.decode()
+    assert "greenroom_dry_run_hold_duration_seconds_count 1.0" in metrics
+    assert "\ngreenroom_hold_duration_seconds_count 0.0" in metrics
+    failing = Worker(proxy.client)
+    failing.register()
+    assert proxy.control.verdict(failing.instance, "smoke", "failed") == "REJECTED"
+    assert proxy.shown(failing) == [failing.card_key]

@@ -167,3 +167,18 @@ def test_the_first_line_of_the_trail_is_for_people() -> None:
     instance.transitions[0].to_state = pb.INSTANCE_STATE_RELEASED
     instance.transitions[0].reason = "AlreadyPublic"
     assert "greenroom  registered  RELEASED  it was public already" in "\n".join(render(instance, NOW))
+
+
+def test_what_rules_in_dry_run_ask_for_is_shown_and_not_waited_for() -> None:
+    instance = shown(gates={"chat": "PENDING", "smoke": "PENDING"})
+    instance.gates[0].dry_run = True
+    text = "\n".join(render(instance, NOW))
+    assert "chat   pending (dry run)" in text
+    assert "gate smoke has to be decided" in text
+    assert "gate chat" not in text
+    instance.dry_run = True
+    text = "\n".join(render(instance, NOW))
+    assert text.startswith("Instance 6177a228983c0b2b is HELD in dry run\n")
+    assert "keeps back  nothing: dry run" in text
+    assert "gate chat has to be decided" in text
+    assert "0b2b  public" in text

@@ -1,5 +1,6 @@
 """What should happen to an instance now, and what people are told about why not yet."""
 
+from dataclasses import replace
 from datetime import datetime, timedelta
 
 import pytest
@@ -30,6 +31,7 @@ from greenroom.core.selectors import Selector
 from greenroom.core.silence import worn_out
 from greenroom.core.transitions import (
     Outcome,
+    opened,
     opened_as_public,
     overridden,
     rejected,
@@ -352,3 +354,39 @@ def test_one_that_a_rollout_hold_stops_is_not_in_the_queue() -> None:
     told = conditions(PASSED, live_cards=1, rollout_holds=(FREEZE,), standing=Standing(8, 8))
     (found,) = (one for one in told if one.type is ConditionType.BUDGET_AVAILABLE)
     assert found.reason == "NotQueued"
+
+
+DRY = frozenset({"chat"})
+
+
+def test_a_gate_in_dry_run_is_neither_waited_for_nor_held_to_its_deadline() -> None:
+    asked = replace(needs("smoke", "chat"), dry_gates=DRY)
+    record = opened(entry(K), asked, NOW)
+    passed = verdict(record, "smoke", Outcome.PASSED)
+    assert decide(passed, live_cards=1, rollout_holds=(), now=NOW) == Release()
+    assert condition(passed, ConditionType.GATES_PASSED).status
+    late = record.gates["chat"].model_copy(update={"deadline": NOW})
+    only_chat_is_late = record.model_copy(update={"gates": {**record.gates, "chat": late}})
+    assert decide(only_chat_is_late, live_cards=1, rollout_holds=(), now=NOW) == Wait(DEADLINE)
+
+
+def test_a_continuous_gate_in_dry_run_that_fails_or_lapses_leads_to_nothing() -> None:
+    record = opened(entry(K), replace(needs("smoke", "chat"), dry_gates=DRY), NOW)
+    passed = verdict(verdict(record, "smoke", Outcome.PASSED), "chat", Outcome.PASSED)
+    gate = {"phase": Phase.CONTINUOUS, "ttl_seconds": 60, "deadline": NOW}
+    lapsed = passed.model_copy(update={"gates": {**passed.gates, "chat": passed.gates["chat"].model_copy(update=gate)}})
+    assert decide(lapsed, live_cards=1, rollout_holds=(), now=NOW) == Release()
+    public = lapsed.model_copy(update={"state": State.RELEASED})
+    assert decide(public, live_cards=1, rollout_holds=(), now=NOW) == Wait()
+    failed = verdict(public, "chat", Outcome.FAILED)
+    assert decide(failed, live_cards=1, rollout_holds=(), now=NOW) == Wait()
+
+
+def test_an_instance_in_dry_run_would_be_released_as_others_are_and_takes_no_turn() -> None:
+    record = opened(entry(K), replace(needs("chat", hold=Hold.HEALTH), dry_gates=DRY, dry_run=True), NOW)
+    assert decide(record, live_cards=1, rollout_holds=(), now=NOW) == Wait(DEADLINE)
+    passed = verdict(record, "chat", Outcome.PASSED)
+    assert decide(passed, live_cards=1, rollout_holds=(), now=NOW) == Release()
+    assert not waits_its_turn(passed, live_cards=1, rollout_holds=())
+    found = conditions(record, live_cards=1, rollout_holds=(), standing=Standing(8, 8))
+    assert (found[0].status, found[2].status, found[2].reason) == (False, True, "DryRun")

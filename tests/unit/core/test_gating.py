@@ -734,3 +734,30 @@ def test_the_121st_card_of_a_released_worker_is_refused_as_etcd_would() -> None:
     seen = snapshot(released_record(*ever), public=ever, asked=(LORA, *ever))
     with pytest.raises(EtcdRefusal, match="too many operations"):
         plan(then(put(LORA)), seen, policy())
+
+
+DRY_RUN = Policy.model_validate({"rules": [{"mode": "dry-run", "gates": {"chat": {"timeout_seconds": 60}}}]})
+BESIDE_SMOKE = Policy(rules=(*SMOKE.rules, *DRY_RUN.rules))
+
+
+def test_what_only_rules_in_dry_run_match_is_written_through_and_has_a_record() -> None:
+    planned = plan(create_txn(K), snapshot(), DRY_RUN)
+    assert TEXT.operations(planned.txn.success) == "put K lease; put R lease"
+    record = recorded_in(planned)
+    assert (record.hold, record.dry_run, record.gates["chat"].dry_run) == (Hold.HEALTH, True, True)
+
+
+def test_a_gate_in_dry_run_keeps_no_key_of_a_released_instance_back() -> None:
+    assert left(plan(create_txn(LORA), snapshot(released_record(K), public=(K,)), BESIDE_SMOKE)) == (
+        "RELEASED card g1 [K LORA] smoke:PASSED#1"
+    )
+    new = plan(create_txn(K), snapshot(released_record(LORA), public=(LORA,)), DRY_RUN)
+    assert left(new) == "RELEASED card g1 [LORA K] smoke:PASSED#1"
+    edit = plan(then(put(K, edited(K, display_name="other"))), snapshot(released_record(K), public=(K,)), BESIDE_SMOKE)
+    assert record_in(edit) is None
+
+
+def test_beside_an_obeyed_rule_its_gates_are_opened_too() -> None:
+    record = recorded_in(plan(create_txn(K), snapshot(), BESIDE_SMOKE))
+    assert (record.hold, record.dry_run) == (Hold.CARD, False)
+    assert {name: gate.dry_run for name, gate in record.gates.items()} == {"smoke": False, "chat": True}

@@ -12,6 +12,7 @@ from greenroom.core.policy import (
     Hold,
     Policy,
     Requirements,
+    Rule,
     check_gate_name,
     gates_for_everything,
     gates_of,
@@ -226,3 +227,23 @@ def test_two_rules_of_one_name_are_refused() -> None:
     with pytest.raises(ValidationError, match="two rules are named 'canary'"):
         policy(rule(name="canary"), rule(name="other"), rule(name="canary"))
     assert len(policy(rule(), rule()).rules) == 2
+
+
+DRY = {"mode": "dry-run", "hold": "card", "gates": {"smoke": {"timeout_seconds": 900}, "chat": {"timeout_seconds": 60}}}
+OBEYED = {"gates": {"smoke": {"timeout_seconds": 30}}}
+
+
+def test_a_rule_in_dry_run_keeps_nothing_back_and_changes_nothing_of_another() -> None:
+    alone = Rule.model_validate(DRY).requirements
+    assert (alone.hold, alone.dry_gates, alone.dry_run) == (Hold.HEALTH, {"smoke", "chat"}, True)
+    obeyed = Rule.model_validate(OBEYED).requirements
+    for both in (alone.joined(obeyed), obeyed.joined(alone)):
+        assert (both.hold, both.dry_gates, both.dry_run) == (Hold.CARD, {"chat"}, False)
+        assert both.gates["smoke"].timeout_seconds == 30
+    assert alone.joined(alone) == alone
+
+
+def test_a_rule_in_dry_run_gates_no_instance_records() -> None:
+    rule = Rule.model_validate({**DRY, "hold": "card+instance", "selector": {"component": "backend"}})
+    assert not rule.matches(KeyKind.INSTANCE, Attributes("ns", "backend", "generate", None, ""))
+    assert all(template.kind is KeyKind.CARD for template in Policy(rules=(rule,)).gated_keys().templates)

@@ -72,14 +72,17 @@ def test_the_stored_form_is_this() -> None:
                 "started": "2026-03-01T12:00:00.000+00:00",
                 "deadline": "2026-03-01T12:15:00.000+00:00",
                 "decided": None,
+                "passed": None,
                 "reason": "",
                 "reporter": "",
+                "dry_run": False,
             }
         },
         "first_held": "2026-03-01T12:00:00.000+00:00",
         "released": None,
         "withdrawn_by": "",
         "rejected_by": "",
+        "dry_run": False,
         "transitions": [
             {
                 "time": "2026-03-01T12:00:00.000+00:00",

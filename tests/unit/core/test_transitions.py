@@ -11,7 +11,7 @@ from greenroom.core import record as records
 from greenroom.core.decide import is_ready
 from greenroom.core.events import REFUSED, SETTLE, TABLE, Event
 from greenroom.core.keyspace import Key
-from greenroom.core.policy import Hold, Phase
+from greenroom.core.policy import Hold, Phase, Requirements, gates_of
 from greenroom.core.record import (
     ALREADY_PUBLIC,
     MAX_ACTOR_BYTES,
@@ -684,3 +684,68 @@ def _check(record: Record) -> None:
     assert len(record.transitions) <= MAX_TRANSITIONS
     assert record.transitions[0].event == "opened"
     assert records.decode(records.encode(record), "R") == record, "what is stored is read back"
+
+
+# ---- rules in dry run -----------------------------------------------------------------------------------------------
+
+DRY_RUN = Requirements(Hold.HEALTH, gates_of({"chat": 60}), frozenset({"chat"}), dry_run=True)
+MIXED = Requirements(Hold.CARD, gates_of({"smoke": 900, "chat": 60}), frozenset({"chat"}))
+OBEYED = Requirements(Hold.CARD, gates_of({"chat": 60}))
+
+
+def test_what_only_rules_in_dry_run_match_goes_through_its_states() -> None:
+    record = opened(entry(K), DRY_RUN, NOW)
+    assert (record.dry_run, record.state, [*record.binding]) == (True, State.HELD, ["chat"])
+    failed = verdict(record, "chat", Outcome.FAILED)
+    assert (failed.state, failed.serves, failed.is_taken_back) == (State.REJECTED, True, False)
+    out = withdrawn(released(verdict(record, "chat", Outcome.PASSED), NOW), "greenroom", "x", NOW, by_person=False)
+    assert (out.state, out.serves, out.is_taken_back) == (State.WITHDRAWN, True, False)
+    assert not rejected(record, "alice", "x", NOW).serves, "a person means it"
+
+
+def test_a_gate_in_dry_run_beside_an_obeyed_one_is_noted_in_every_state_and_moves_nothing() -> None:
+    record = opened(entry(K), MIXED, NOW)
+    assert (record.dry_run, [*record.binding]) == (False, ["smoke"])
+    failed = verdict(record, "chat", Outcome.FAILED)
+    assert (failed.state, failed.gates["chat"].state) == (State.HELD, GateState.FAILED)
+    assert verdict(failed, "smoke", Outcome.PASSED).state is State.HELD
+    public = released(verdict(record, "smoke", Outcome.PASSED), NOW)
+    noted = verdict(public, "chat", Outcome.PASSED)
+    assert (noted.state, noted.gates["chat"].state) == (State.RELEASED, GateState.PASSED)
+
+
+def test_a_person_decides_about_the_gates_that_count() -> None:
+    record = verdict(opened(entry(K), MIXED, NOW), "chat", Outcome.FAILED)
+    past = overridden(record, "alice", "x", NOW)
+    assert [gate.state for gate in past.gates.values()] == [GateState.OVERRIDDEN, GateState.FAILED]
+    again = retried(record, (), "alice", "x", NOW)
+    assert (again.gates["smoke"].attempt, again.gates["chat"].attempt) == (2, 1)
+
+
+def test_a_continuous_gate_in_dry_run_withdraws_nobody() -> None:
+    gate = {"phase": Phase.CONTINUOUS, "ttl_seconds": 60}
+    record = opened(entry(K), MIXED, NOW)
+    record = with_gate(record, "chat", record.gates["chat"].model_copy(update=gate))
+    record = verdict(released(verdict(record, "smoke", Outcome.PASSED), NOW), "chat", Outcome.PASSED)
+    assert record.gates["chat"].must_be_renewed
+    failed = verdict(record, "chat", Outcome.FAILED)
+    assert (failed.state, failed.gates["chat"].state) == (State.RELEASED, GateState.FAILED)
+
+
+def test_an_obeyed_rule_that_asks_for_it_later_makes_the_gate_count() -> None:
+    record = opened(entry(K), DRY_RUN, NOW)
+    grown = card_added(record, entry(LORA), OBEYED, NOW)
+    assert (grown.dry_run, grown.gates["chat"].dry_run, grown.hold) == (False, False, Hold.HEALTH)
+    assert card_added(record, entry(LORA), DRY_RUN, NOW).dry_run
+    assert card_added(record, entry(LORA), None, NOW).dry_run
+    public = card_published(released(verdict(record, "chat", Outcome.PASSED), NOW), entry(LORA), OBEYED)
+    assert (public.state, public.dry_run) == (State.RELEASED, False)
+
+
+def test_what_a_dry_run_would_have_rejected_is_held_when_an_obeyed_rule_comes() -> None:
+    """Its gates count for nothing any more: nobody is kept out by a rule that is only tried."""
+    failed = verdict(opened(entry(K), DRY_RUN, NOW), "chat", Outcome.FAILED)
+    grown = card_added(failed, entry(LORA), Requirements(Hold.CARD, gates_of({"smoke": 60})), NOW)
+    assert (grown.state, grown.dry_run, [*grown.binding]) == (State.HELD, False, ["smoke"])
+    out = rejected(opened(entry(K), DRY_RUN, NOW), "alice", "x", NOW)
+    assert card_added(out, entry(LORA), OBEYED, NOW).state is State.REJECTED

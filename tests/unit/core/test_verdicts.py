@@ -544,3 +544,23 @@ def test_automation_waits_until_it_has_seen_the_last_withdrawal() -> None:
     assert withdrawal("greenroom", "x", by_person=False, limits=limits)(seen, NOW) == Behind()
     with pytest.raises(WrongState):
         withdrawal("greenroom", "x", by_person=False, limits=limits)(snapshot(HELD, shadows=(K,)), NOW)
+
+
+DRY = {"dry_run": True, "hold": Hold.HEALTH}
+
+
+def test_an_instance_in_dry_run_uses_nothing_of_the_budget_and_waits_for_nobody() -> None:
+    first = Limits(ONE_AT_ONCE, KnownFleet(turns=[Turn(NOW, ANOTHER)]))
+    seen = snapshot(HELD.model_copy(update=DRY), public=(K,), budget_revision=6, budget=BUSY)
+    passed = verdict("smoke", 1, Outcome.PASSED, reason="", reporter="ci", limits=first)
+    assert planned(passed(seen, NOW)) == ("released", "del S*; put R keep")
+
+
+def test_what_automation_would_have_withdrawn_in_dry_run_stays_where_it_is() -> None:
+    """Nor does a floor keep it, or its withdrawal stop others: it serves all the while."""
+    own = budgets.encode(Budget().with_release(INSTANCE, NOW))
+    seen = snapshot(SERVING.model_copy(update=DRY), public=(K,), asked=(K,), budget_revision=6, budget=own)
+    failed = verdict("smoke", 1, Outcome.FAILED, reason="", reporter="ci", limits=kept(0))
+    assert planned(failed(seen, NOW)) == ("withdrawn", "put R keep")
+    taken = withdrawal("alice", "x", by_person=True)(seen, NOW)
+    assert planned(taken)[1].startswith("put S(K) lease; del K"), "a person means it"

@@ -160,3 +160,8 @@ def test_a_renewed_pass_keeps_its_place() -> None:
     mirror, fleet = fleet_of(*held(ONE, probed(ONE, 1)), *held(TWO, ready(TWO, 2)))
     fleet.add(mirror.apply(put_all(held(ONE, probed(ONE, 1, 30)))))
     assert list(fleet.queue()) == [ONE, TWO]
+
+
+def test_who_is_in_dry_run_serves_already_and_has_no_turn() -> None:
+    _, fleet = fleet_of(*held(ONE, ready(ONE, 1).model_copy(update={"dry_run": True})))
+    assert fleet.queue_length() == 0

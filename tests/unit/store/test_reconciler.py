@@ -120,6 +120,12 @@ async def test_under_a_limit_who_is_ready_is_left_to_the_drain(clock: MovableClo
     assert reconciler._sleep_seconds() == 0, "the drain is due at once"
 
 
+async def test_a_dry_run_is_released_beside_the_queue(clock: MovableClock) -> None:
+    record = with_verdict(held_record(ONE), "smoke", 1, Outcome.PASSED, reason="", reporter="ci", now=clock())
+    follower = fed_follower(held(ONE, record.model_copy(update={"dry_run": True})), clock=clock)
+    assert await Watched(follower, clock, queueing(follower, clock)).look(Changes(everything=True)) == [ONE]
+
+
 async def test_it_wakes_when_the_next_release_has_settled(clock: MovableClock) -> None:
     busy = Budget().with_release(TWO, clock())
     follower = fed_follower([*passed(ONE), *held(TWO), kv_of(BUDGET, encode(busy))], clock=clock)

@@ -286,6 +286,7 @@ class Instance(_message.Message):
     RECORD_REVISION_FIELD_NUMBER: _builtins.int
     ROLLOUT_HOLDS_FIELD_NUMBER: _builtins.int
     QUEUE_POSITION_FIELD_NUMBER: _builtins.int
+    DRY_RUN_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     """instances/{id}"""
     id: _builtins.str
@@ -305,6 +306,10 @@ class Instance(_message.Message):
     queue_position: _builtins.int
     """Its place in the queue of those that only the policy's max_in_flight keeps back, from 1. 0: it is not queued, or
     places are not told: streams do not, since each release changes the places of all that come after it.
+    """
+    dry_run: _builtins.bool
+    """Only rules in dry run match it: it serves in every state, which tells what they would have done, until a person
+    rejects or withdraws it.
     """
     @_builtins.property
     def endpoints(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]: ...
@@ -359,10 +364,11 @@ class Instance(_message.Message):
         record_revision: _builtins.int = ...,
         rollout_holds: _abc.Iterable[_builtins.str] | None = ...,
         queue_position: _builtins.int = ...,
+        dry_run: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["first_held_time", b"first_held_time", "release_time", b"release_time"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["address", b"address", "component", b"component", "conditions", b"conditions", "endpoints", b"endpoints", "first_held_time", b"first_held_time", "gated_keys", b"gated_keys", "gates", b"gates", "generation", b"generation", "hold", b"hold", "id", b"id", "models", b"models", "name", b"name", "namespace", b"namespace", "queue_position", b"queue_position", "reason", b"reason", "record_revision", b"record_revision", "release_time", b"release_time", "rollout_holds", b"rollout_holds", "state", b"state", "transitions", b"transitions"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["address", b"address", "component", b"component", "conditions", b"conditions", "dry_run", b"dry_run", "endpoints", b"endpoints", "first_held_time", b"first_held_time", "gated_keys", b"gated_keys", "gates", b"gates", "generation", b"generation", "hold", b"hold", "id", b"id", "models", b"models", "name", b"name", "namespace", b"namespace", "queue_position", b"queue_position", "reason", b"reason", "record_revision", b"record_revision", "release_time", b"release_time", "rollout_holds", b"rollout_holds", "state", b"state", "transitions", b"transitions"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -419,6 +425,7 @@ class GateStatus(_message.Message):
     FAILURES_FIELD_NUMBER: _builtins.int
     INCONCLUSIVES_FIELD_NUMBER: _builtins.int
     CLAIM_FIELD_NUMBER: _builtins.int
+    DRY_RUN_FIELD_NUMBER: _builtins.int
     gate: _builtins.str
     state: Global___GateState.ValueType
     attempt: _builtins.int
@@ -433,6 +440,8 @@ class GateStatus(_message.Message):
     """
     inconclusives: _builtins.int
     """Inconclusive verdicts on this attempt; counted where the policy has an inconclusive_limit."""
+    dry_run: _builtins.bool
+    """Only rules in dry run ask for it. Unless the whole instance is in dry run, it moves nothing."""
     @_builtins.property
     def opened_time(self) -> _timestamp_pb2.Timestamp: ...
     @_builtins.property
@@ -467,10 +476,11 @@ class GateStatus(_message.Message):
         failures: _builtins.int = ...,
         inconclusives: _builtins.int = ...,
         claim: Global___GateClaim | None = ...,
+        dry_run: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["claim", b"claim", "deadline_time", b"deadline_time", "decided_time", b"decided_time", "opened_time", b"opened_time", "renew_by_time", b"renew_by_time"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["attempt", b"attempt", "claim", b"claim", "deadline_time", b"deadline_time", "decided_time", b"decided_time", "failures", b"failures", "gate", b"gate", "inconclusives", b"inconclusives", "opened_time", b"opened_time", "phase", b"phase", "reason", b"reason", "renew_by_time", b"renew_by_time", "reporter", b"reporter", "state", b"state"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["attempt", b"attempt", "claim", b"claim", "deadline_time", b"deadline_time", "decided_time", b"decided_time", "dry_run", b"dry_run", "failures", b"failures", "gate", b"gate", "inconclusives", b"inconclusives", "opened_time", b"opened_time", "phase", b"phase", "reason", b"reason", "renew_by_time", b"renew_by_time", "reporter", b"reporter", "state", b"state"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
