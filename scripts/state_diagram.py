@@ -9,7 +9,7 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from greenroom.core.events import REFUSED, SETTLE, TABLE, Event, Refused, Settle
+from greenroom.core.events import APART, REFUSED, SETTLE, TABLE, Apart, Event, Refused, Settle
 from greenroom.core.record import State
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "states.md"
@@ -48,7 +48,7 @@ def diagram() -> str:
     """The moves from one state to another; events that leave a state as it is stand in the table only."""
     moves: dict[tuple[str, str], list[str]] = {}
     for (state, event), goal in TABLE.items():
-        if goal not in (REFUSED, state):
+        if goal not in (REFUSED, APART, state):
             moves.setdefault((state, CHOICE if goal == SETTLE else goal), []).append(event)
     lines = [
         "stateDiagram-v2",
@@ -74,10 +74,10 @@ def table() -> str:
     )
 
 
-CELLS: Mapping[str, str] = {REFUSED: "*refused*", SETTLE: "as the gates say"}
+CELLS: Mapping[str, str] = {REFUSED: "*refused*", SETTLE: "as the gates say", APART: "later cards only"}
 
 
-def _cell(state: State, goal: State | Refused | Settle) -> str:
+def _cell(state: State, goal: State | Refused | Settle | Apart) -> str:
     return "stays" if goal == state else CELLS.get(goal, goal)
 
 

@@ -260,6 +260,7 @@ class _Start:
             lambda: self.source.current,
             clock=_now,
             opened=announcer.opened,
+            held_later=announcer.held_later,
             ungated=announcer.ungated,
             fence_lost=metrics.fence_lost,
             denied=self._denied,

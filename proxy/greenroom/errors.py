@@ -49,7 +49,7 @@ class UnsupportedCall(GreenroomError):
 
 
 class NewCardNeedsGates(GreenroomError):
-    """A released instance registers a card whose gates have not passed here."""
+    """An edit would make a public card one whose gates have not passed here."""
 
     code = grpc.StatusCode.FAILED_PRECONDITION
     reason = "NEW_CARD_NEEDS_GATES"

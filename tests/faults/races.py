@@ -64,6 +64,7 @@ class Figures:
     withdrawals: int = 0
     rejections: int = 0
     adoptions: int = 0
+    later_publications: int = 0
     rollout_holds: int = 0
     violations: list[str] = field(default_factory=list)
     keys_left: int = 0
@@ -75,6 +76,7 @@ class Figures:
         counted = (
             f"{self.rounds} rounds, {self.txns} Txns, {self.lost_fences} lost fences, {self.releases} releases, "
             f"{self.withdrawals} withdrawals, {self.rejections} rejections, {self.adoptions} live instances taken on, "
+            f"{self.later_publications} publications of later cards, "
             f"{self.rollout_holds} rollout holds: {len(self.violations)} violations, {self.keys_left} keys left"
         )
         refusals = ", ".join(f"{count} x {words}" for words, count in self.refusals.most_common())
@@ -248,9 +250,12 @@ class _Race:
             print(f"{self.figures.rounds} rounds, {len(self.figures.violations)} violations", flush=True)
 
     def _count_states(self, life: Life) -> None:
-        before = ""
+        before, waited = "", False
         for _, record in records(self.log.changes[life.instance]):
             state = record["state"]
+            waits = any(card["later_gates"] for card in record["cards"])
+            self.figures.later_publications += waited and record["transitions"][-1]["event"] == "published"
+            waited = waits
             if state != before:
                 self.figures.releases += state == "RELEASED" and before != ""
                 self.figures.adoptions += state == "RELEASED" and before == ""

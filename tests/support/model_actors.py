@@ -29,7 +29,7 @@ from tests.support.model_workers import NOW
 
 LATER = datetime(2030, 1, 2, tzinfo=UTC)
 """After every deadline."""
-_KINDS = {Effect.RELEASED: "release", Effect.WITHDRAWN: "withdraw"}
+_KINDS = {Effect.RELEASED: "release", Effect.WITHDRAWN: "withdraw", Effect.PUBLISHED: "publish what came later"}
 """Whatever leads to one of these, its Txn is the same."""
 
 
@@ -73,7 +73,7 @@ def report(
 def reconcile(instance: InstanceId, now: datetime = NOW) -> Call:
     def did(revision: int, before: Record, planned: Planned) -> tuple[told.Operation, ...]:
         match planned.effect:
-            case Effect.REJECTED:
+            case Effect.REJECTED | Effect.KEPT_BACK:
                 failed = [name for name, gate in planned.record.gates.items() if gate.state == "FAILED"]
                 return tuple(told.Decided(revision, instance, name, False, revision) for name in failed)
             case Effect.WITHDRAWN:

@@ -11,8 +11,10 @@ L = InstanceId("7f")
 CARD = Key(b"v1/mdc/ns/backend/generate/7f")
 LORA = Key(CARD + b"/a-lora")
 LORA_2 = Key(CARD + b"/another")
+MODEL = Key(b"v1/mdc/ns/backend/complete/7f")
+"""Another model of the same worker's, at another endpoint."""
 INSTANCE = Key(b"v1/instances/ns/backend/generate/7f")
-KEYS = (CARD, LORA, LORA_2, INSTANCE)
+KEYS = (CARD, LORA, LORA_2, MODEL, INSTANCE)
 
 
 def card(version: int = 1, *taints: str) -> bytes:

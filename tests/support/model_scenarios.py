@@ -34,6 +34,7 @@ from tests.support.model_fleet import (
     tainted,
     untainted,
 )
+from tests.support.model_later import LATER_CARDS
 from tests.support.model_scenario import (
     BOTH_RELEASED,
     CREATED,
@@ -58,6 +59,7 @@ from tests.support.model_workers import (
 
 SCENARIOS: dict[str, Scenario] = {
     **BRANCHES,
+    **LATER_CARDS,
     "two proxies register cards of one worker at once": scenario(
         actors={"one": (CREATED,), "two": (LORA_CREATED,), "reporter": (SMOKE, SMOKE)},
     ),

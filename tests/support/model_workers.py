@@ -305,6 +305,12 @@ def _row(snapshot: Snapshot, planned: Gated, uses: Uses) -> str:
     """Which row of the protocol a worker's call of one key is."""
     (key,) = uses.keys
     if snapshot.record is not None and snapshot.record.state is State.RELEASED:
+        if key in snapshot.shadows:
+            if uses.deletes:
+                return "later, delete"
+            return "later, change" if _writes_record(planned, snapshot) else "later, edit of taints"
+        if planned.holds_later(snapshot):
+            return "later, put of a new card"
         if uses.deletes:
             return "released, delete"
         return f"released, put of a {'public' if key in snapshot.public else 'new'} card"

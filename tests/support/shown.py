@@ -47,7 +47,7 @@ def shown(
         models=models,
         address=address,
         generation=1,
-        gated_keys=[pb.GatedKey(key=CARD_KEY + instance_id.encode(), live=True)],
+        gated_keys=[pb.GatedKey(key=CARD_KEY + instance_id.encode(), live=True, public=state == "RELEASED")],
         gates=[_gate(name, word, failed_because) for name, word in sorted(states.items())],
         conditions=[
             pb.Condition(type="GatesPassed", status=not missing, message=", ".join(missing) or "every gate passed"),

@@ -170,21 +170,29 @@ class Frozen(dict[Any, Any]):
 class Standing:
     """How an instance must stand. `order`: its keys as they were registered, those that are gone too.
 
-    `by_person`: a person withdrew or rejected it, so that no gate brings it back.
+    `by_person`: a person withdrew or rejected it, so that no gate brings it back. `later`: of a key that was held when
+    its instance was released already, the gates that it waits for by itself.
     """
 
     order: tuple[bytes, ...] = ()
     held: Mapping[bytes, bytes] = Frozen()
     public: Mapping[bytes, bytes] = Frozen()
     gates: Mapping[str, GateStanding] = Frozen()
+    later: Mapping[bytes, frozenset[str]] = Frozen()
     opened: bool = False
     released: bool = False
     by_person: bool = False
     ended: bool = False
 
     @property
+    def waiting(self) -> list[str]:
+        """The gates that keep something back and are not through."""
+        later = {name for key in self.held for name in self.later.get(key, ())}
+        return [name for name, gate in self.gates.items() if not gate.through and (not self.released or name in later)]
+
+    @property
     def open_gates(self) -> list[str]:
-        return [f"{name} {gate.state}" for name, gate in self.gates.items() if not gate.through]
+        return [f"{name} {self.gates[name].state}" for name in self.waiting]
 
     def place(self, key: bytes) -> bytes | None:
         """The owner's value of a key."""
@@ -293,13 +301,10 @@ def _changed(standing: Standing, operation: OfInstance) -> Standing:
             decided = GateStanding("passed" if operation.passed else "failed", gate_of(standing, operation.gate).since)
             return replace(standing, gates=Frozen({**standing.gates, operation.gate: decided}))
         case Overrode():
-            gates = {
-                name: gate if gate.through else gate._replace(state="overridden")
-                for name, gate in standing.gates.items()
-            }
-            return replace(standing, gates=Frozen(gates), by_person=False)
+            gates = {name: standing.gates[name]._replace(state="overridden") for name in standing.waiting}
+            return replace(standing, gates=Frozen({**standing.gates, **gates}), by_person=False)
         case Retried():
-            names = operation.gates or {name for name, gate in standing.gates.items() if not gate.through}
+            names = operation.gates or standing.waiting
             return replace(standing, gates=_opened(standing, operation.revision, names), by_person=False)
         case Rejected():
             return replace(standing, by_person=True)
@@ -338,8 +343,14 @@ def _written(standing: Standing, wrote: Wrote) -> Standing:
         return replace(standing, public=Frozen({**standing.public, key: value}), order=order)
     if key in standing.held:
         changed = replace(standing, held=Frozen({**standing.held, key: value}))
-        same = checked_part(standing.held[key]) == checked_part(value)
-        return changed if same or not wrote.card else _checked_anew(changed, wrote)
+        if checked_part(standing.held[key]) == checked_part(value):
+            return changed
+        if standing.released:
+            return _waits_later(changed, wrote, standing.later[key] | _not_seen(standing, wrote))
+        return _checked_anew(changed, wrote) if wrote.card else changed
+    if standing.released and (gates_to_pass := _not_seen(standing, wrote)):
+        added = replace(standing, held=Frozen({**standing.held, key: value}), order=order)
+        return _waits_later(added, wrote, gates_to_pass)
     if standing.released or not (standing.opened or wrote.kept_back):
         gates = standing.gates if standing.released else _checked_anew(standing, wrote).gates
         return replace(standing, public=Frozen({**standing.public, key: value}), order=order, gates=gates)
@@ -347,6 +358,23 @@ def _written(standing: Standing, wrote: Wrote) -> Standing:
     if wrote.card or not standing.opened:
         return _checked_anew(added, wrote)
     return replace(added, gates=_opened(added, wrote.revision, wrote.gates - added.gates.keys()))
+
+
+def _not_seen(standing: Standing, wrote: Wrote) -> frozenset[str]:
+    """The gates of a released instance that something new has to pass: a card that is no LoRA card is another model."""
+    if not wrote.kept_back:
+        return frozenset()
+    is_model = wrote.card and not wrote.lora
+    return frozenset(name for name in wrote.gates if is_model or not gate_of(standing, name).through)
+
+
+def _waits_later(standing: Standing, wrote: Wrote, gates: frozenset[str]) -> Standing:
+    """Held by itself in a released instance: its gates have to check it, and nothing else."""
+    anew = [
+        name for name in gates if name not in standing.gates or (wrote.card and standing.gates[name].state != "failed")
+    ]
+    later = Frozen({**standing.later, wrote.key: gates})
+    return replace(standing, gates=_opened(standing, wrote.revision, anew), later=later)
 
 
 def _checked_anew(standing: Standing, wrote: Wrote) -> Standing:
@@ -364,6 +392,7 @@ def _taken_back(standing: Standing, withdrew: Withdrew) -> Standing:
         standing,
         held=Frozen({**standing.held, **standing.public}),
         public=Frozen(),
+        later=Frozen(),
         gates=_opened(standing, withdrew.revision, standing.gates),
         opened=True,
         released=False,
@@ -380,7 +409,8 @@ def _followed(standing: Standing, events: list[Event], published: list[Event]) -
         else:
             public[event.key] = event.value
     held = Frozen(standing.held).without(*(event.key for event in published))
-    moved = replace(standing, held=held, public=Frozen(public))
+    later = Frozen(standing.later).without(*(key for key in standing.later if key not in held))
+    moved = replace(standing, held=held, public=Frozen(public), later=later)
     return replace(moved, released=True, by_person=False) if published else moved
 
 

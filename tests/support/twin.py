@@ -19,8 +19,6 @@ from tests.support.client import CALL_SECONDS, EtcdClient
 SHADOWS = b"\x01greenroom/held/"
 NEVER = 1
 """etcd's first revision, at which nothing was ever written."""
-BY_DESIGN = "is a new card of it"
-"""What the proxy refuses and etcd would take: a new card of a released instance whose gates did not pass."""
 
 Call = rpc_pb2.PutRequest | rpc_pb2.DeleteRangeRequest | rpc_pb2.TxnRequest | rpc_pb2.RangeRequest
 Answer = rpc_pb2.PutResponse | rpc_pb2.DeleteRangeResponse | rpc_pb2.TxnResponse | rpc_pb2.RangeResponse

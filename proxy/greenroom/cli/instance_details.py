@@ -17,6 +17,7 @@ from greenroom.cli.words import (
     endpoint_path,
     gate_word,
     gate_words,
+    has_later_cards,
     hold_words,
     in_state,
     is_undecided,
@@ -47,7 +48,7 @@ def render(instance: Instance, now: datetime, control: str = "") -> list[str]:
 
 def next_steps(instance: Instance, control: str = "") -> list[str]:
     """The commands that help, as they can be pasted, each ending in `control`; else what can be done at all."""
-    if instance.state == RELEASED:
+    if instance.state == RELEASED and not has_later_cards(instance):
         return [decision("withdraw", instance, control)]
     retry, override = decision("retry", instance, control), decision("release --override", instance, control)
     if waits_for_a_person(instance):
@@ -63,7 +64,10 @@ def next_steps(instance: Instance, control: str = "") -> list[str]:
     verdicts = [
         f"greenroom verdict {instance.id} {gate.gate} passed --attempt {gate.attempt} --reason 'why'{control}"
         for gate in open_gates(instance)
+        if gate.state in OPEN
     ]
+    if not verdicts and open_gates(instance):
+        return [retry, "mend what failed and start the worker again; what is public stays so as long as it runs"]
     lifts = [f"greenroom rollout-hold lift {hold}{control}" for hold in instance.rollout_holds]
     if not verdicts and not lifts:
         return [f"greenroom wait {instance.id} --for released{control}"]
@@ -98,10 +102,11 @@ def _head(instance: Instance, now: datetime) -> list[str]:
 
 
 def _why(instance: Instance, now: datetime) -> list[str]:
-    if instance.state == RELEASED:
+    if instance.state == RELEASED and not has_later_cards(instance):
         return []
     missing = [line for one in instance.conditions if not one.status for line in _missing(instance, one, now)]
-    return _section("Why it is not released", missing or ["nothing is missing: it is about to be released"])
+    title = "Why not all of it is public" if instance.state == RELEASED else "Why it is not released"
+    return _section(title, missing or ["nothing is missing: it is about to be released"])
 
 
 def _missing(instance: Instance, condition: Condition, now: datetime) -> list[str]:
@@ -152,7 +157,7 @@ def _deadline(instance: Instance, gate: GateStatus, now: datetime) -> str:
 
 def _key(instance: Instance, index: int) -> str:
     key = instance.gated_keys[index]
-    is_public = key.public or instance.dry_run or instance.state == RELEASED or instance.hold == HOLD_HEALTH
+    is_public = key.public or instance.dry_run or instance.hold == HOLD_HEALTH
     place = "public" if is_public else "held"
     return f"{key.key.decode('utf-8', 'backslashreplace')}  {place if key.live else 'gone'}"
 

@@ -6,12 +6,14 @@ from datetime import datetime
 from greenroom.cli.layout import shortened, table, width
 from greenroom.cli.words import (
     HELD,
+    OPEN,
     REJECTED,
     RELEASED,
     WITHDRAWN,
     endpoint_path,
     gate_word,
     gate_words,
+    has_later_cards,
     holds_to_lift,
     open_gates,
     since,
@@ -47,8 +49,8 @@ def one_line(instance: Instance, now: datetime) -> str:
 
 
 def waits_for(instance: Instance, now: datetime) -> str:
-    """What an instance that is not released waits for, in few words; `-` for one that waits for nothing."""
-    if instance.state == RELEASED:
+    """What an instance, or a later card of a released one, waits for, in few words; `-` for nothing."""
+    if instance.state == RELEASED and not has_later_cards(instance):
         return "-"
     if waits_for_a_person(instance):
         return "a person's retry or override"
@@ -90,14 +92,15 @@ def _age(instance: Instance, now: datetime) -> str:
 def _rejection(instance: Instance) -> str:
     failed = next((gate for gate in instance.gates if gate_word(gate.state) == "failed"), None)
     if failed is None:
-        return "nothing"
+        conflict = next((one.message for one in instance.conditions if one.reason == "RejectedForConflict"), "")
+        return f"nothing: {shortened(conflict, MAX_REASON_CHARACTERS)}" if conflict else "nothing"
     reason = shortened(failed.reason, MAX_REASON_CHARACTERS)
     return f"nothing: {failed.gate} failed{f' ({reason})' if reason else ''}"
 
 
 def _missing(instance: Instance, condition: Condition, now: datetime) -> str:
-    waiting = open_gates(instance)
-    if condition.type == "GatesPassed" and waiting and instance.state in (HELD, WITHDRAWN):
+    waiting = [gate for gate in open_gates(instance) if gate.state in OPEN]
+    if condition.type == "GatesPassed" and waiting and instance.state in (HELD, WITHDRAWN, RELEASED):
         names = ", ".join(gate.gate for gate in waiting)
         first = min(waiting, key=lambda gate: gate.deadline_time.ToMilliseconds())
         return f"{names} ({until(first.deadline_time, now)})"

@@ -102,10 +102,9 @@ def _rule_json(rule: RuleExplained) -> dict[str, Any]:
 
 
 def _settings(needs: Requirements) -> Iterator[tuple[str, Any]]:
-    """What rules ask of the whole instance: all but the gates, which have lines of their own."""
+    """What rules ask of the whole instance: all but the gates, which have lines of their own, and the usual."""
     for field in fields(needs):
-        is_said = needs.dry_run if field.name == "dry_run" else field.name not in ("gates", "dry_gates")
-        if is_said:
+        if field.name not in ("gates", "dry_gates") and getattr(needs, field.name) != field.default:
             yield field.name, getattr(needs, field.name)
 
 

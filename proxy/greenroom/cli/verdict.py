@@ -99,6 +99,8 @@ def _consequence(answer: ReportVerdictResponse) -> str:
             return "RELEASED, its cards are public"
         case control_pb2.DECISION_REJECTED if waits_for_a_person(answer.instance):
             return f"stored, and it stays out: {unmet(answer.instance)}"
+        case control_pb2.DECISION_REJECTED if answer.instance.state == control_pb2.INSTANCE_STATE_RELEASED:
+            return "what it registered since its release stays out of routing"
         case control_pb2.DECISION_REJECTED:
             return "REJECTED, it stays out of routing"
         case control_pb2.DECISION_WITHDRAWN:

@@ -53,6 +53,11 @@ def in_state(instance: control_pb2.Instance) -> str:
     return shown if says_no_more else f"{shown} ({shortened(instance.reason, MAX_REASON_CHARACTERS)})"
 
 
+def has_later_cards(instance: control_pb2.Instance) -> bool:
+    """Whether it is released, and has registered more since that waits by itself."""
+    return instance.state == RELEASED and any(key.live and not key.public for key in instance.gated_keys)
+
+
 def gate_word(state: int) -> str:
     """`passed` and the like."""
     return _word(control_pb2.GateState, state, "GATE_STATE_").lower()

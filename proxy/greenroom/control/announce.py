@@ -53,6 +53,10 @@ class Announcer:
         if self._subscription is not None:
             self._subscription.add(Changes(frozenset({instance})))
 
+    def held_later(self, instance: InstanceId, record: Record) -> None:
+        """A Txn of this proxy held a later card of a released instance, and left this record."""
+        self._log.info("later_cards.held", keys=_later(record), **self._held(instance, record))
+
     def ungated(self, instance: InstanceId, entry: GatedEntry) -> None:
         """A card went through to its public place because no rule matches it: told once an instance, counted always."""
         self._metrics.ungated_write()
@@ -118,6 +122,15 @@ class Announcer:
                 self._log.info("instance.withdrawn", **_of(done.instance, done.record), **why, revision=done.revision)
                 if done.stop is not None:
                     self.rollout_hold_created(done.stop)
+            case Effect.PUBLISHED:
+                keys = done.record.transitions[-1].reason
+                self._log.info(
+                    "later_cards.published", **_of(done.instance, done.record), keys=keys, revision=done.revision
+                )
+            case Effect.KEPT_BACK:
+                line = done.record.transitions[-1]
+                why = {"keys": _later(done.record), "gate": line.event, "reason": line.reason, "actor": line.actor}
+                self._log.info("later_cards.rejected", **_of(done.instance, done.record), **why, revision=done.revision)
             case Effect.STORED:
                 return
 
@@ -200,19 +213,19 @@ class Announcer:
         elif mirrored.record.first_held is None:
             self._log.info("instance.adopted", **_of(instance, mirrored.record), address=mirrored.address)
         elif mirrored.record.state is State.HELD:
-            self._log.info("instance.held", **self._held(mirrored))
+            self._log.info("instance.held", **self._held(instance, mirrored.record))
 
-    def _held(self, mirrored: MirroredInstance) -> dict[str, Any]:
-        gates = {name: gate for name, gate in mirrored.record.binding.items() if not gate.state.is_through}
+    def _held(self, instance: InstanceId, record: Record) -> dict[str, Any]:
+        gates = {name: gate for name, gate in record.waited_for.items() if not gate.state.is_through}
         waits = ", ".join(f"{name} until {gate.deadline:%Y-%m-%d %H:%M:%S} UTC" for name, gate in gates.items())
         commands = (
-            f"greenroom verdict {mirrored.instance} {name} passed --attempt {gate.attempt} --reason TEXT{self._control}"
+            f"greenroom verdict {instance} {name} passed --attempt {gate.attempt} --reason TEXT{self._control}"
             for name, gate in gates.items()
         )
         return {
-            **_of(mirrored.instance, mirrored.record),
-            "address": mirrored.address,
-            **({"dry_run": True} if mirrored.record.dry_run else {}),
+            **_of(instance, record),
+            "address": self._mirror.address(instance),
+            **({"dry_run": True} if record.dry_run else {}),
             "waits_for": waits,
             "command": next(commands, None),
         }
@@ -220,11 +233,16 @@ class Announcer:
 
 def _left(record: Record, rollout_holds: Sequence[RolloutHold]) -> str:
     """What a verdict left: what is still waited for, else the state."""
-    if record.state is not State.HELD:
+    if record.state is not State.HELD and not record.later:
         return record.state.lower()
-    gates = [name for name, gate in record.binding.items() if not gate.state.is_through]
+    gates = [name for name, gate in record.waited_for.items() if not gate.state.is_through]
     waiting = gates + [f"rollout hold {hold.hold_id}" for hold in rollout_holds]
-    return f"held, waits for {', '.join(waiting)}" if waiting else "held, every gate passed"
+    left = f"held, waits for {', '.join(waiting)}" if waiting else "held, every gate passed"
+    return f"released, a later card {left}" if record.later else left
+
+
+def _later(record: Record) -> str:
+    return ", ".join(entry.key for entry in record.later)
 
 
 def _of(instance: InstanceId, record: Record) -> dict[str, Any]:

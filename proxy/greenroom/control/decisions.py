@@ -5,6 +5,7 @@ proxy that carried it out. Only the end of a lease is a call of another kind, an
 """
 
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Any
 
 import grpc
@@ -115,7 +116,7 @@ class Decisions:
         return await carry_out(
             self._upstream,
             said.instance,
-            decisions.planned(said, self._limits()),
+            decisions.planned(said, self._limits(), partial(self._mirror.conflicts, said.instance)),
             clock=self._clock,
             on_lost_fence=self._metrics.fence_lost,
         )

@@ -32,6 +32,8 @@ VERDICT = "verdict"
 """The cause label of a rejection by a reporter; the clock's is DEADLINE."""
 PERSON = "person"
 """That of a rejection by a person."""
+CONFLICT = "conflict"
+"""That of a rejection for a conflict with a released instance."""
 INSPECTOR, HANDLER, RELAY = "inspector", "handler", "relay"
 """The part label of a bug."""
 
@@ -112,7 +114,7 @@ class Metrics:
             self._decisions.labels(kind)
         for gate in self._gates:
             self._claims_expired.labels(gate)
-        for cause in (VERDICT, DEADLINE, PERSON):
+        for cause in (VERDICT, DEADLINE, PERSON, CONFLICT):
             self._rejections.labels(cause)
         for state in State:
             self._expired.labels(state.lower())
@@ -327,8 +329,10 @@ def _outcome(gate: Gate) -> str:
 
 
 def _cause(done: CarriedOut) -> str:
-    """Whether a person, a reporter or the clock rejected."""
+    """Whether a person, a reporter, the clock or a conflict rejected."""
     if done.record.rejected_by:
         return PERSON
+    if done.record.conflict:
+        return CONFLICT
     newly = (gate for name, gate in done.record.gates.items() if gate != done.before.gates.get(name))
     return DEADLINE if any(_outcome(gate) == DEADLINE for gate in newly) else VERDICT

@@ -7,6 +7,7 @@ the fence. Methods take the request message and return the answer; GreenroomErro
 import asyncio
 import contextlib
 from collections.abc import AsyncGenerator, Callable
+from functools import partial
 from typing import Any
 
 import grpc
@@ -94,7 +95,12 @@ class ControlService:
         page, token = page_of(
             matching,
             first_seen,
-            lambda mirrored: views.mirrored_instance(mirrored, holds, limits.standing(mirrored.instance, now)),
+            lambda one: views.mirrored_instance(
+                one,
+                holds,
+                limits.standing(one.instance, now),
+                self._mirror.conflicts(one.instance, one.record, one.held),
+            ),
             size=page_size(request.page_size),
             token=request.page_token,
             filters=str(wanted),
@@ -119,11 +125,7 @@ class ControlService:
             raise UnknownInstance(
                 f"no instance {instance}: it never registered through a proxy, or its lease ended", instance=instance
             )
-        address = self._mirror.address(instance)
-        claims, standing = self._mirror.claims(instance), self._limits().standing(instance, self._clock())
-        return views.read_instance(
-            snapshot, snapshot.record, address, standing, revision=snapshot.record_revision, claims=claims
-        )
+        return self._shown(snapshot, snapshot.record, snapshot.record_revision)
 
     async def report_verdict(self, request: control_pb2.ReportVerdictRequest) -> control_pb2.ReportVerdictResponse:
         """Stores a verdict and does in the same Txn what follows from it."""
@@ -133,6 +135,7 @@ class ControlService:
             reason=said.reason,
             reporter=said.reporter,
             limits=self._limits(),
+            conflicts=partial(self._mirror.conflicts, said.instance),
         )
         done = await carry_out(
             self._upstream,
@@ -227,9 +230,20 @@ class ControlService:
             record, revision = done.record, done.revision
         else:
             record, revision = snapshot.record or done.record, snapshot.record_revision
-        address, standing = self._mirror.address(instance), self._limits().standing(instance, self._clock())
-        claims = self._mirror.claims(instance)
-        return record, views.read_instance(snapshot, record, address, standing, revision=revision, claims=claims)
+        return record, self._shown(snapshot, record, revision)
+
+    def _shown(self, snapshot: Snapshot, record: Record, revision: int) -> control_pb2.Instance:
+        """As it was read, with what only the mirror knows."""
+        instance = snapshot.instance
+        return views.read_instance(
+            snapshot,
+            record,
+            self._mirror.address(instance),
+            self._limits().standing(instance, self._clock()),
+            revision=revision,
+            claims=self._mirror.claims(instance),
+            conflicts=self._mirror.conflicts(instance, record, snapshot.shadows.keys()),
+        )
 
     def _as_mirrored(self, instance: InstanceId, done: CarriedOut | Unchanged) -> control_pb2.Instance:
         mirrored = self._mirror.instance(instance)
@@ -238,6 +252,7 @@ class ControlService:
             done.record,
             revision=done.revision if isinstance(done, CarriedOut) else mirrored.revision if mirrored else 0,
             live=mirrored.live_keys if mirrored else done.record.keys,
+            public=mirrored.public_keys if mirrored else None,
             rollout_holds=self._mirror.rollout_holds,
             address=self._mirror.address(instance),
             claims=self._mirror.claims(instance),

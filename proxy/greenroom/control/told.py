@@ -9,6 +9,7 @@ from weakref import WeakValueDictionary
 
 from greenroom.control import views
 from greenroom.core import rollout_holds
+from greenroom.core.conflicts import Conflict
 from greenroom.core.fleet import UNLIMITED, Limits, Standing
 from greenroom.core.keyspace import InstanceId
 from greenroom.core.rollout_holds import RolloutHold
@@ -18,31 +19,34 @@ from greenroom.store.mirrored import MirroredInstance
 
 
 class Told:
-    """An instance with the rollout holds that apply to it. The message is made when it is first asked for."""
+    """An instance with the rollout holds and conflicts of it. The message is made when it is first asked for."""
 
-    __slots__ = ("__weakref__", "_message", "holds", "mirrored", "standing")
+    __slots__ = ("__weakref__", "_message", "conflicts", "holds", "mirrored", "standing")
 
     def __init__(
-        self, mirrored: MirroredInstance, holds: tuple[RolloutHold, ...], standing: Standing | None = None
+        self,
+        mirrored: MirroredInstance,
+        holds: tuple[RolloutHold, ...],
+        standing: Standing | None = None,
+        conflicts: tuple[Conflict, ...] = (),
     ) -> None:
-        self.mirrored = mirrored
-        self.standing = standing
-        self.holds = rollout_holds.matching(holds, mirrored.record)
+        self.mirrored, self.standing, self.conflicts = mirrored, standing, conflicts
+        self.holds = rollout_holds.matching(holds, mirrored.current)
         self._message: control_pb2.Instance | None = None
 
     @property
     def message(self) -> control_pb2.Instance:
         """As the control API shows it; not to be changed, since others are given the same one."""
         if self._message is None:
-            self._message = views.mirrored_instance(self.mirrored, self.holds, self.standing)
+            self._message = views.mirrored_instance(self.mirrored, self.holds, self.standing, self.conflicts)
         return self._message
 
     def shows_the_same(self, other: "Told") -> bool:
         """Whether both messages say the same, as far as revisions can tell."""
         mine, its = self.mirrored, other.mirrored
-        return (mine.revision, mine.held, mine.address, mine.claims, self.holds) == (
+        return (mine.revision, mine.held, mine.address, mine.claims, self.holds, self.conflicts) == (
             *(its.revision, its.held, its.address, its.claims),
-            other.holds,
+            *(other.holds, other.conflicts),
         )
 
 
@@ -61,7 +65,8 @@ class Known:
         mirrored = self._mirror.instance(instance)
         if mirrored is None:
             return None
-        fresh = Told(mirrored, self._mirror.rollout_holds, self._limits().standing_of_all())
+        conflicts = self._mirror.conflicts(instance, mirrored.record, mirrored.held)
+        fresh = Told(mirrored, self._mirror.rollout_holds, self._limits().standing_of_all(), conflicts)
         before = self._told.get(instance)
         if before is not None and before.shows_the_same(fresh):
             return before

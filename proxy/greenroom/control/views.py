@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 from google.protobuf.timestamp_pb2 import Timestamp
 
 from greenroom.core.claims import Claim
+from greenroom.core.conflicts import Conflict
 from greenroom.core.decide import Condition, conditions, waits_its_turn
 from greenroom.core.fleet import Standing
 from greenroom.core.keyspace import InstanceId, Key
@@ -55,15 +56,20 @@ OUTCOMES: Mapping[int, Outcome] = {
 
 
 def mirrored_instance(
-    mirrored: MirroredInstance, rollout_holds: Sequence[RolloutHold], standing: Standing | None = None
+    mirrored: MirroredInstance,
+    rollout_holds: Sequence[RolloutHold],
+    standing: Standing | None = None,
+    conflicts: Sequence[Conflict] = (),
 ) -> control_pb2.Instance:
-    """An instance as the mirror has it. Of a released one every registered key is taken for live."""
+    """An instance as the mirror has it. Of a released one every registered key that is not held is taken for public."""
     return instance_message(
         mirrored.instance,
         mirrored.record,
         revision=mirrored.revision,
         live=mirrored.live_keys,
+        public=mirrored.public_keys,
         rollout_holds=rollout_holds,
+        conflicts=conflicts,
         address=mirrored.address,
         claims=mirrored.claims,
         standing=standing,
@@ -78,6 +84,7 @@ def read_instance(
     *,
     revision: int,
     claims: Mapping[str, Claim] | None = None,
+    conflicts: Sequence[Conflict] = (),
 ) -> control_pb2.Instance:
     """An instance with a record that etcd had at `revision`. The snapshot must cover the record's cards."""
     return instance_message(
@@ -87,6 +94,7 @@ def read_instance(
         live=snapshot.shadows.keys() | snapshot.public.keys(),
         public=_public(snapshot, record),
         rollout_holds=snapshot.rollout_holds,
+        conflicts=conflicts,
         address=address,
         claims=claims,
         standing=standing,
@@ -108,6 +116,7 @@ def instance_message(
     live: Collection[Key],
     public: Collection[Key] | None = None,
     rollout_holds: Sequence[RolloutHold],
+    conflicts: Sequence[Conflict] = (),
     address: str | None,
     claims: Mapping[str, Claim] | None = None,
     standing: Standing | None = None,
@@ -122,8 +131,16 @@ def instance_message(
     live_cards = [entry.gated_key for entry in record.cards if entry.kind is KeyKind.CARD and entry.gated_key in live]
     outside = () if record.publishes_at_once else tuple(key for key in live_cards if key in public)
     waiting_cards = len(live_cards) - len(outside)
-    said = conditions(record, live_cards=waiting_cards, outside=outside, rollout_holds=rollout_holds, standing=standing)
-    is_queued = waits_its_turn(record, live_cards=waiting_cards, rollout_holds=rollout_holds)
+    current = record.with_held({*live} - {*public})
+    said = conditions(
+        current,
+        live_cards=waiting_cards,
+        outside=outside,
+        rollout_holds=rollout_holds,
+        standing=standing,
+        conflicts=conflicts,
+    )
+    is_queued = waits_its_turn(current, live_cards=waiting_cards, rollout_holds=rollout_holds, conflicts=conflicts)
     return control_pb2.Instance(
         name=f"{INSTANCES}{instance}",
         id=instance,
@@ -143,7 +160,7 @@ def instance_message(
         first_held_time=timestamp(record.first_held),
         release_time=timestamp(record.released),
         record_revision=revision,
-        rollout_holds=[hold.hold_id for hold in matching(rollout_holds, record)],
+        rollout_holds=[hold.hold_id for hold in matching(rollout_holds, current)],
         queue_position=standing.position if standing and is_queued else 0,
         dry_run=record.dry_run,
     )
@@ -182,15 +199,14 @@ def selector_of(message: control_pb2.Selector) -> Selector:
 
 
 def decision_of(record: Record) -> "control_pb2.Decision.ValueType":
-    """What a verdict led to, by the record that it left."""
-    match record.state:
-        case State.RELEASED:
-            return control_pb2.DECISION_RELEASED
-        case State.REJECTED:
-            return control_pb2.DECISION_REJECTED
-        case _:
-            through = all(gate.state.is_through for gate in record.binding.values())
-            return control_pb2.DECISION_QUEUED if through else control_pb2.DECISION_RECORDED
+    """What a verdict led to, by the record that it left; of a released instance for the later cards that wait."""
+    if record.state is State.RELEASED and not record.later:
+        return control_pb2.DECISION_RELEASED
+    gates = record.waited_for.values()
+    if record.state is State.REJECTED or (record.later and any(gate.state is GateState.FAILED for gate in gates)):
+        return control_pb2.DECISION_REJECTED
+    through = all(gate.state.is_through for gate in gates)
+    return control_pb2.DECISION_QUEUED if through else control_pb2.DECISION_RECORDED
 
 
 def decision_afterwards(record: Record) -> "control_pb2.Decision.ValueType":

@@ -5,9 +5,10 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
 
+from greenroom.core.conflicts import Conflict, in_words
 from greenroom.core.fleet import Standing
 from greenroom.core.keyspace import BUDGET, Key
-from greenroom.core.policy import Phase
+from greenroom.core.policy import OnConflict, Phase
 from greenroom.core.record import Gate, GateState, Record, State
 from greenroom.core.rollout_holds import RolloutHold, matching
 from greenroom.core.transitions import ITSELF
@@ -76,13 +77,20 @@ class GiveUp:
 
 
 @dataclass(frozen=True, slots=True)
+class RejectForConflict:
+    """Its rules do not let it stand beside one that is released."""
+
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
 class Wait:
     """Nothing to do before `until` (None: before something changes)."""
 
     until: datetime | None = None
 
 
-Decision = Release | Reject | Lapse | Withdraw | GiveUp | Wait
+Decision = Release | Reject | RejectForConflict | Lapse | Withdraw | GiveUp | Wait
 
 
 def decide(
@@ -93,36 +101,49 @@ def decide(
     now: datetime,
     no_rejection_before: datetime | None = None,
     claimed: Collection[str] | None = None,
+    conflicts: Sequence[Conflict] = (),
 ) -> Decision:
     """What to do with an instance at `now`.
 
     `live_cards` is how many cards (instance records not counted) wait for publication, or with hold `health` are
-    public. Deadlines are not held against anyone before `no_rejection_before`. `claimed` are the gates whose attempt a
-    runner has claimed at the moment; None: that is not known here.
+    public; of a released instance how many keys wait, and `record` has no marks of others (see `Record.with_held`).
+    Deadlines are not held against anyone before `no_rejection_before`. `claimed` are the gates whose attempt a runner
+    has claimed at the moment; None: that is not known here.
     """
-    if record.state is State.RELEASED:
-        return _failed_pass(record) or _by_deadline(record, now, no_rejection_before)
-    if _is_due(record, live_cards, rollout_holds, now):
+    if record.state is State.RELEASED and (failed := _failed_pass(record)):
+        return failed
+    minded = _minded(record, conflicts)
+    if minded and record.on_conflict is OnConflict.REJECT and record.state is State.HELD:
+        return RejectForConflict(in_words(minded))
+    if not minded and _is_due(record, live_cards, rollout_holds, now):
         return Release()
     if claimed is not None and (worn_out := _worn_out(record, claimed)):
         return GiveUp(worn_out)
     return _by_deadline(record, now, no_rejection_before)
 
 
+def _minded(record: Record, conflicts: Sequence[Conflict]) -> Sequence[Conflict]:
+    """Those that keep an instance back: a later card, or one that was withdrawn, is never rejected for them."""
+    if record.on_conflict is OnConflict.WARN:
+        return ()
+    return [conflict for conflict in conflicts if conflict.is_public]
+
+
 def is_ready(record: Record, *, live_cards: int) -> bool:
-    """Whether nothing of the instance's own keeps it from being released."""
-    if record.state not in (State.HELD, State.WITHDRAWN) or (record.state is State.WITHDRAWN and record.withdrawn_by):
+    """Whether nothing of the instance's own keeps it from being released, or its later cards from being published."""
+    if record.state is State.REJECTED or (record.state is State.WITHDRAWN and record.withdrawn_by):
         return False
     # Some rule asked for gates, or there would be no record: one without any has lost them, and proves nothing.
-    return live_cards > 0 and bool(record.binding) and all(gate.state.is_through for gate in record.binding.values())
+    gates = record.waited_for
+    return live_cards > 0 and bool(gates) and all(gate.state.is_through for gate in gates.values())
 
 
 def _failed_pass(record: Record) -> Withdraw | None:
-    """What a released instance was to be withdrawn for at once."""
+    """What a released instance was to be withdrawn for at once. A gate that only a later card failed never passed."""
     failed = (
         Withdraw(name, f"gate {name} failed: {gate.reason}" if gate.reason else f"gate {name} failed")
         for name, gate in record.binding.items()
-        if gate.phase is Phase.CONTINUOUS and gate.state is GateState.FAILED
+        if gate.phase is Phase.CONTINUOUS and gate.state is GateState.FAILED and gate.passed is not None
     )
     return next(failed, None)
 
@@ -143,14 +164,15 @@ def _at_deadline(record: Record, name: str, gate: Gate) -> Decision | None:
         if record.state is State.RELEASED:
             return Withdraw(name, f"gate {name} was not renewed within {gate.ttl_seconds:g} s")
         return Lapse(name) if record.state in (State.HELD, State.WITHDRAWN) else None
-    return Reject(name) if record.state is State.HELD and gate.state.is_open else None
+    waits = record.state in (State.HELD, State.RELEASED) and name in record.waited_for
+    return Reject(name) if waits and gate.state.is_open else None
 
 
 def _worn_out(record: Record, claimed: Collection[str]) -> str | None:
     """The first gate that waits for a runner in vain, and does not say so yet."""
     if record.state is State.REJECTED:
         return None
-    waiting = ((name, gate) for name, gate in record.binding.items() if gate.state.is_open and gate.is_worn_out)
+    waiting = ((name, gate) for name, gate in record.waited_for.items() if gate.state.is_open and gate.is_worn_out)
     silent = (name for name, gate in waiting if name not in claimed and not _was_given_up(gate))
     return next(silent, None)
 
@@ -165,13 +187,20 @@ def grace_end(since: datetime) -> datetime:
 
 
 def waits_its_turn(
-    record: Record, *, live_cards: int, rollout_holds: Sequence[RolloutHold], now: datetime | None = None
+    record: Record,
+    *,
+    live_cards: int,
+    rollout_holds: Sequence[RolloutHold],
+    now: datetime | None = None,
+    conflicts: Sequence[Conflict] = (),
 ) -> bool:
     """Whether only the budget, and those before it, can keep an instance from being released.
 
-    `now` None: a pass counts until the record says that it lapsed. What is in dry run serves, and takes no turn.
+    `now` None: a pass counts until the record says that it lapsed. What is in dry run serves, and takes no turn; nor
+    do later cards of a released instance.
     """
-    return not record.dry_run and _is_due(record, live_cards, rollout_holds, now)
+    takes_one = not record.dry_run and record.state is not State.RELEASED and not _minded(record, conflicts)
+    return takes_one and _is_due(record, live_cards, rollout_holds, now)
 
 
 def _is_due(record: Record, live_cards: int, rollout_holds: Sequence[RolloutHold], now: datetime | None) -> bool:
@@ -192,6 +221,7 @@ def conditions(
     rollout_holds: Sequence[RolloutHold],
     outside: Sequence[Key] = (),
     standing: Standing | None = None,
+    conflicts: Sequence[Conflict] = (),
 ) -> tuple[Condition, ...]:
     """Why an instance is, or is not, released. `outside` are its cards that are public though it is not.
 
@@ -202,26 +232,29 @@ def conditions(
         _gates_passed(record, live_cards, outside),
         _not_on_hold(record, rollout_holds),
         _budget_available(record, standing, waits=waits),
-        Condition(ConditionType.NO_CONFLICT, True, "NotCompared", "cards of the same model are not compared"),
+        _no_conflict(record, conflicts),
     )
 
 
 def _gates_passed(record: Record, live_cards: int, outside: Sequence[Key]) -> Condition:
     kind = ConditionType.GATES_PASSED
-    missing = {name: gate for name, gate in record.binding.items() if not gate.state.is_through}
+    missing = {name: gate for name, gate in record.waited_for.items() if not gate.state.is_through}
     if (by_person := _kept_out(record)) is not None:
         reason, said = by_person
         failed = (_waits_for(name, gate) for name, gate in missing.items() if _failed(gate))
         return Condition(kind, False, reason, "; ".join((f"{said}; a retry or override ends that", *failed)))
     if missing:
         reason = "GateFailed" if any(_failed(gate) for gate in missing.values()) else "GatesOpen"
-        return Condition(kind, False, reason, "; ".join(_waits_for(name, gate) for name, gate in missing.items()))
+        waits = "; ".join(_waits_for(name, gate) for name, gate in missing.items())
+        return Condition(kind, False, reason, f"{_later_cards(record)}{waits}")
     if not record.binding and record.state is not State.RELEASED:
         return Condition(kind, False, "NoGates", "the record names no gate, so nothing says that it was checked")
     if record.state is not State.RELEASED and not live_cards:
         return Condition(kind, False, "NoCard", _no_card(outside))
     decided = [gate.decided for gate in record.binding.values() if gate.decided]
     message = record.reason or "every gate passed or was overridden"
+    if record.state is State.RELEASED and not all(gate.state.is_through for gate in record.gates.values()):
+        message = "whatever it has registered is public"  # A later card that is gone left gates that nobody waits for.
     return Condition(kind, True, "AllPassed", message, max(decided, default=None))
 
 
@@ -232,6 +265,14 @@ def _kept_out(record: Record) -> tuple[str, str] | None:
     if record.state is State.WITHDRAWN and record.withdrawn_by:
         return WITHDRAWN_BY_PERSON, f"{record.withdrawn_by} withdrew it"
     return None
+
+
+def _later_cards(record: Record) -> str:
+    """Which cards of a released instance are meant."""
+    if not record.later:
+        return ""
+    more = f" and {len(record.later) - 1} more" if len(record.later) > 1 else ""
+    return f"it is released, but {record.later[0].key}{more}, which came later: "
 
 
 def _no_card(outside: Sequence[Key]) -> str:
@@ -253,6 +294,19 @@ def _waits_for(name: str, gate: Gate) -> str:
     last = f", last {gate.state.lower()}: {gate.reason}" if gate.state != "PENDING" else ""
     failed = f" after {gate.failures} that failed" if gate.failures else ""
     return f"{name} until {gate.deadline:%Y-%m-%d %H:%M:%S} UTC (attempt {gate.attempt}{failed}{last})"
+
+
+def _no_conflict(record: Record, conflicts: Sequence[Conflict]) -> Condition:
+    kind = ConditionType.NO_CONFLICT
+    if record.conflict:
+        return Condition(kind, False, "RejectedForConflict", record.conflict)
+    if not conflicts:
+        compared = record.state is not State.RELEASED or record.later
+        message = "nobody's card of the same model is configured otherwise" if compared else "it is released"
+        return Condition(kind, True, "NoConflict", message)
+    reason = "ConflictsWithReleased" if conflicts[0].is_public else "ConflictsWithHeld"
+    waits = "; it waits as long as one that is released differs" if _minded(record, conflicts) else ""
+    return Condition(kind, False, reason, f"{in_words(conflicts)}{waits}")
 
 
 def _not_on_hold(record: Record, rollout_holds: Sequence[RolloutHold]) -> Condition:

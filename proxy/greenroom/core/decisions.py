@@ -10,6 +10,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import assert_never
 
+from greenroom.core.conflicts import Conflicts, none_known
 from greenroom.core.events import Event
 from greenroom.core.fleet import UNLIMITED, Limits
 from greenroom.core.keyspace import InstanceId
@@ -59,9 +60,9 @@ INSTEAD: Mapping[tuple[State, DecisionKind], str] = {
 """What to do where the table of transitions refuses a decision."""
 
 
-def planned(decision: PersonsDecision, limits: Limits = UNLIMITED) -> Planner:
+def planned(decision: PersonsDecision, limits: Limits = UNLIMITED, conflicts: Conflicts = none_known) -> Planner:
     """The plan that carries a decision out. It raises WrongState with advice where the state does not allow it."""
-    planner = _planner(decision, limits)
+    planner = _planner(decision, limits, conflicts)
 
     def plan(snapshot: Snapshot, now: datetime) -> Plan:
         try:
@@ -75,7 +76,7 @@ def planned(decision: PersonsDecision, limits: Limits = UNLIMITED) -> Planner:
     return plan
 
 
-def _planner(decision: PersonsDecision, limits: Limits) -> Planner:
+def _planner(decision: PersonsDecision, limits: Limits, conflicts: Conflicts) -> Planner:
     actor, reason = decision.actor, decision.reason
 
     def by_person(change: Callable[[Record, str, str, datetime], Record]) -> Callable[[Record, datetime], Record]:
@@ -83,13 +84,13 @@ def _planner(decision: PersonsDecision, limits: Limits) -> Planner:
 
     match decision.kind:
         case DecisionKind.OVERRIDE:
-            return edit(by_person(overridden), limits)
+            return edit(by_person(overridden), limits, conflicts)
         case DecisionKind.REJECT:
-            return edit(by_person(rejected), limits)
+            return edit(by_person(rejected), limits, conflicts)
         case DecisionKind.WITHDRAW:
             return withdrawal(actor, reason, by_person=True, limits=limits)
         case DecisionKind.RETRY:
-            return edit(lambda record, now: retried(record, decision.gates, actor, reason, now), limits)
+            return edit(lambda record, now: retried(record, decision.gates, actor, reason, now), limits, conflicts)
         case DecisionKind.DROP:
             return drop(actor, reason)
         case DecisionKind.REVOKE_LEASE:

@@ -31,15 +31,19 @@ class Event(StrEnum):
     WITHDRAW = "withdraw"
     DROP = "drop"
     REVOKE_LEASE = "revoke lease"
+    CONFLICT = "conflict"
 
 
 Refused = Literal["refused"]
 Settle = Literal["settle"]
+Apart = Literal["apart"]
 REFUSED: Refused = "refused"
 SETTLE: Settle = "settle"
+APART: Apart = "apart"
+"""The instance stays as it is; refused where no later card waits, for it is about those alone."""
 
 _H, _L, _J, _W = State.HELD, State.RELEASED, State.REJECTED, State.WITHDRAWN
-TABLE: Mapping[tuple[State, Event], State | Refused | Settle] = {
+TABLE: Mapping[tuple[State, Event], State | Refused | Settle | Apart] = {
     (_H, Event.CARD_ADDED): _H,
     (_H, Event.CARD_CHANGED): _H,
     (_H, Event.GATE_PASSED): SETTLE,
@@ -57,25 +61,27 @@ TABLE: Mapping[tuple[State, Event], State | Refused | Settle] = {
     (_H, Event.WITHDRAW): REFUSED,
     (_H, Event.DROP): _H,
     (_H, Event.REVOKE_LEASE): _H,
+    (_H, Event.CONFLICT): _J,
     (_L, Event.CARD_ADDED): _L,
     (_L, Event.CARD_CHANGED): _L,
-    (_L, Event.GATE_PASSED): REFUSED,
-    (_L, Event.GATE_FAILED): REFUSED,
-    (_L, Event.GATE_UNDECIDED): REFUSED,
+    (_L, Event.GATE_PASSED): APART,
+    (_L, Event.GATE_FAILED): APART,
+    (_L, Event.GATE_UNDECIDED): APART,
     (_L, Event.ATTEMPT_FAILED): _L,
     (_L, Event.PASS_RENEWED): _L,
     (_L, Event.PASS_FAILED): _L,
     (_L, Event.PASS_LAPSED): REFUSED,
-    (_L, Event.DEADLINE_PASSED): REFUSED,
-    (_L, Event.RELEASE): REFUSED,
-    (_L, Event.OVERRIDE): REFUSED,
-    (_L, Event.RETRY): REFUSED,
+    (_L, Event.DEADLINE_PASSED): APART,
+    (_L, Event.RELEASE): APART,
+    (_L, Event.OVERRIDE): APART,
+    (_L, Event.RETRY): APART,
     (_L, Event.REJECT): REFUSED,
     (_L, Event.WITHDRAW): _W,
-    (_L, Event.DROP): REFUSED,
+    (_L, Event.DROP): APART,
     (_L, Event.REVOKE_LEASE): _L,
-    (_J, Event.CARD_ADDED): _J,
-    (_J, Event.CARD_CHANGED): _J,
+    (_L, Event.CONFLICT): REFUSED,
+    (_J, Event.CARD_ADDED): SETTLE,
+    (_J, Event.CARD_CHANGED): SETTLE,
     (_J, Event.GATE_PASSED): SETTLE,
     (_J, Event.GATE_FAILED): _J,
     (_J, Event.GATE_UNDECIDED): _J,
@@ -91,6 +97,7 @@ TABLE: Mapping[tuple[State, Event], State | Refused | Settle] = {
     (_J, Event.WITHDRAW): REFUSED,
     (_J, Event.DROP): _J,
     (_J, Event.REVOKE_LEASE): _J,
+    (_J, Event.CONFLICT): REFUSED,
     (_W, Event.CARD_ADDED): _W,
     (_W, Event.CARD_CHANGED): _W,
     (_W, Event.GATE_PASSED): _W,
@@ -108,4 +115,5 @@ TABLE: Mapping[tuple[State, Event], State | Refused | Settle] = {
     (_W, Event.WITHDRAW): REFUSED,
     (_W, Event.DROP): _W,
     (_W, Event.REVOKE_LEASE): _W,
+    (_W, Event.CONFLICT): REFUSED,
 }

@@ -12,7 +12,7 @@ from typing import NamedTuple, Protocol
 from greenroom.core.budget import Budget
 from greenroom.core.keyspace import InstanceId
 from greenroom.core.policy import ReleasesPolicy
-from greenroom.core.record import Record
+from greenroom.core.record import Record, State
 from greenroom.core.snapshot import Snapshot
 from greenroom.core.templates import KeyKind
 
@@ -153,7 +153,8 @@ class Limits:
 
     def is_first(self, snapshot: Snapshot, record: Record) -> bool:
         """Whether nobody else is known whose turn comes before that of this ready record."""
-        return not self.queues or record.dry_run or self.fleet.turns_before(turn_of(snapshot.instance, record)) == 0
+        takes_turns = self.queues and not record.dry_run and record.state is not State.RELEASED
+        return not takes_turns or self.fleet.turns_before(turn_of(snapshot.instance, record)) == 0
 
     def after_withdrawal(self, snapshot: Snapshot) -> Budget | None:
         """The budget that a withdrawal has to write; None: none, since nobody limits anything or it is unreadable."""
@@ -212,6 +213,6 @@ def turn_of(instance: InstanceId, record: Record) -> Turn:
 
 
 def groups_of(record: Record) -> frozenset[Group]:
-    """The groups that an instance serves in, by its cards."""
-    cards = (entry for entry in record.cards if entry.kind is KeyKind.CARD)
+    """The groups that an instance serves in, by its cards: not by later ones that are held."""
+    cards = (entry for entry in record.cards if entry.kind is KeyKind.CARD and not entry.later_gates)
     return frozenset(Group(entry.namespace, entry.component, entry.endpoint, entry.model) for entry in cards)

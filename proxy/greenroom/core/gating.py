@@ -11,16 +11,17 @@ each gated key, one more where the record is opened; in the Then one for a recor
 range delete within one instance. A call that leaves less room is refused by etcd, in its own words, without effect.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from functools import reduce
 
 from greenroom.core import record as records
 from greenroom.core import txns
-from greenroom.core.cards import Content, Value, attributes, differ_only_in_taints
+from greenroom.core.cards import Content, Value, attributes, differ_only_in_taints, read
+from greenroom.core.configuration import configuration
 from greenroom.core.keyspace import Key, record_key, shadow_key
-from greenroom.core.place import Place, effective_hold, keeps_back, place_compares, place_of, where
+from greenroom.core.place import Place, effective_hold, gates_to_pass, keeps_back, place_compares, place_of, where
 from greenroom.core.policy import Hold, Policy, Requirements
 from greenroom.core.ranges import TOO_MANY_OPERATIONS
 from greenroom.core.record import (
@@ -73,6 +74,11 @@ class Gated:
     record: Record | None
     """The record that the Txn writes, if it writes one."""
 
+    def holds_later(self, snapshot: Snapshot) -> bool:
+        """Whether the Txn holds a later card of an instance that is released."""
+        later = self.record.later if self.record else ()
+        return any(entry.gated_key not in snapshot.shadows for entry in later)
+
 
 def needs_of(policy: Policy, gated: GatedKey, value: Value | None) -> Requirements | None:
     """What the rules ask of a key. Without a value its model is unknown, and counts as a match."""
@@ -81,7 +87,8 @@ def needs_of(policy: Policy, gated: GatedKey, value: Value | None) -> Requiremen
 
 def entry_of(gated: GatedKey, value: Value) -> GatedEntry:
     """How the record names a gated key."""
-    found = attributes(gated, value)
+    content = read(value)
+    found = attributes(gated, content)
     return GatedEntry(
         key=gated.key.decode(),
         kind=gated.kind,
@@ -90,6 +97,7 @@ def entry_of(gated: GatedKey, value: Value) -> GatedEntry:
         endpoint=found.endpoint,
         model=found.model,
         suffix=found.suffix,
+        configuration=configuration(content) if gated.kind is KeyKind.CARD else "",
     )
 
 
@@ -290,8 +298,8 @@ class _Call:
         gated, found, needs = self.uses.keys[key], self._found(key), self.needs[key]
         if self.places[key] is Place.PUBLIC and key in self.snapshot.public:
             self._check_edit_brings_no_gate(gated)
-        if self.snapshot.is_released:
-            return self._after_public_put(record, gated)
+        if record is not None and self.snapshot.is_released:
+            return self._after_put_of_released(record, gated, request)
         hold = effective_hold(self.snapshot, needs)
         if hold is None or (gated.kind is KeyKind.INSTANCE and hold is not Hold.CARD_AND_INSTANCE):
             return record
@@ -315,11 +323,11 @@ class _Call:
             return
         before = needs_of(self.policy, gated, bytes(self.snapshot.public[gated.key].value))
         known = before.gates if before and keeps_back(before.hold, gated.kind) else {}
-        brought = [name for name in needs.gates if name not in known and _holds_back(needs, record, name)]
+        brought = [name for name in needs.obeyed if name not in known and not (record and record.is_through(name))]
         if brought:
             raise NewCardNeedsGates(
                 f"{gated.key!r} is public, and this edit would make it a card that needs the gates "
-                f"{', '.join(brought)}, which have not passed here: restart the worker to have it checked",
+                f"{', '.join(brought)}, which have not passed here: delete it and register it again to have it checked",
                 instance=gated.instance,
             )
 
@@ -330,30 +338,27 @@ class _Call:
             return record
         return card_changed(record, entry_of(gated, content), self.needs[gated.key], self.now)
 
-    def _after_public_put(self, record: Record | None, gated: GatedKey) -> Record | None:
-        assert record is not None
-        if gated.key in self.snapshot.public:
+    def _after_put_of_released(self, record: Record, gated: GatedKey, request: rpc_pb2.PutRequest) -> Record:
+        """What comes later is listed, so that a withdrawal takes it too; what has gates to pass is held by itself."""
+        needs, place, held = self.needs[gated.key], self.places[gated.key], self.snapshot.shadows.get(gated.key)
+        if request.ignore_value or (place is Place.PUBLIC and gated.key in self.snapshot.public):
             return record
-        needs = self.needs[gated.key]
-        missing = [name for name in needs.gates if _holds_back(needs, record, name)] if needs else []
-        if needs and not needs.dry_run and keeps_back(effective_hold(self.snapshot, needs), gated.kind):
-            self._check_may_be_added(gated, missing)
-        if gated.kind is KeyKind.INSTANCE and effective_hold(self.snapshot, needs) is not Hold.CARD_AND_INSTANCE:
+        if place is Place.PUBLIC:
+            is_held_kind = gated.kind is KeyKind.CARD or keeps_back(effective_hold(self.snapshot, needs), gated.kind)
+            return card_published(record, self._entry(gated), needs) if is_held_kind else record
+        if held is not None and differ_only_in_taints(bytes(held.value), self.uses.contents[gated.key]):
             return record
-        return card_published(record, entry_of(gated, self.uses.contents[gated.key]), needs)
+        listed = record.entry(gated.key) if held is not None else None
+        gates = (*(listed.later_gates if listed else ()), *gates_to_pass(gated, self.snapshot, needs))
+        later = self._entry(gated).model_copy(update={"later_gates": tuple(dict.fromkeys(gates))})
+        if held is not None:
+            return card_changed(record, later, needs, self.now)
+        # A card that was deleted while it waited is done with, and so are its gates.
+        there = self.snapshot.shadows.keys() | self.uses.puts.keys()
+        return card_added(record.with_held(there), later, needs, self.now)
 
-    def _check_may_be_added(self, gated: GatedKey, missing: Sequence[str]) -> None:
-        """NewCardNeedsGates for a new key of a released instance that was not checked with the others."""
-        is_card = gated.kind is KeyKind.CARD
-        if not missing and (gated.suffix or not is_card):
-            return
-        waits_for = f"its gates {', '.join(missing)} have not passed here" if missing else "it is not a LoRA card"
-        raise NewCardNeedsGates(
-            f"instance {gated.instance} is released, and {gated.key!r} is a new {'card' if is_card else 'record'} of "
-            f"it: {waits_for}. Holding one key of a released instance is not supported yet: restart the worker to have "
-            "it checked",
-            instance=gated.instance,
-        )
+    def _entry(self, gated: GatedKey) -> GatedEntry:
+        return entry_of(gated, self.uses.contents[gated.key])
 
     def _check_release_fits(self, record: Record | None) -> None:
         """EtcdRefusal for a write after which the cards could never be published in one Txn.
@@ -381,12 +386,6 @@ def _cards_bytes(values: Mapping[Key, int]) -> int:
 def record_bytes(record: Record, encoded: bytes) -> int:
     """How large a record may become until its gates have passed."""
     return len(encoded) + GATE_GROWTH_BYTES * len(record.gates) + TRAIL_BYTES
-
-
-def _holds_back(needs: Requirements, record: Record | None, gate: str) -> bool:
-    """Whether a gate that a key needs would keep it back: one of an obeyed rule that is not through here."""
-    is_through = record is not None and gate in record.gates and record.gates[gate].state.is_through
-    return not is_through and gate not in needs.dry_gates
 
 
 def _probe(compare: txns.Compare) -> txns.Operation:

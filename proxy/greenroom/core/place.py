@@ -1,8 +1,8 @@
 """Where a gated key is to be written and read at the moment: in its shadow, or at its public place.
 
-Once an instance is released there is one place, the public one. Before that a key is looked for, and stays where it is
-found: a new rule takes no card away from a worker that serves already. Only for a key that is in neither place it is
-asked what to keep back; of a withdrawn instance that is every card, whatever its rules say.
+A key is looked for, and stays where it is found: a new rule takes no card away from a worker that serves already. Only
+for a key that is in neither place it is asked what to keep back: of a withdrawn instance that is every card, whatever
+its rules say; of a released one only a *later card*, one that nothing that passed here was about.
 """
 
 from collections.abc import Iterator
@@ -25,14 +25,26 @@ class Place(StrEnum):
 
 def place_of(gated: GatedKey, snapshot: Snapshot, needs: Requirements | None) -> Place:
     """The place of a key. `needs` is what the rules ask of it, None where none matches."""
-    if snapshot.is_released:
-        return Place.PUBLIC
     if gated.key in snapshot.shadows:
         return Place.SHADOW
     if gated.key in snapshot.public:
         return Place.PUBLIC
+    if snapshot.is_released:
+        return Place.SHADOW if gates_to_pass(gated, snapshot, needs) else Place.PUBLIC
     taken_back = gated.kind is KeyKind.CARD and snapshot.record is not None and snapshot.record.is_taken_back
     return Place.SHADOW if taken_back or keeps_back(effective_hold(snapshot, needs), gated.kind) else Place.PUBLIC
+
+
+def gates_to_pass(gated: GatedKey, snapshot: Snapshot, needs: Requirements | None) -> tuple[str, ...]:
+    """The gates that a new key of a released instance waits for by itself; none: it is published at once.
+
+    A card that is no LoRA card is another model: its gates have not seen it, though they passed.
+    """
+    if snapshot.record is None or needs is None or not keeps_back(effective_hold(snapshot, needs), gated.kind):
+        return ()
+    if gated.kind is KeyKind.CARD and not gated.suffix:
+        return tuple(needs.obeyed)
+    return tuple(name for name in needs.obeyed if not snapshot.record.is_through(name))
 
 
 def effective_hold(snapshot: Snapshot, needs: Requirements | None) -> Hold | None:

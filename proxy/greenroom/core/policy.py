@@ -77,6 +77,18 @@ class Mode(StrEnum):
     DRY_RUN = "dry-run"
 
 
+class OnConflict(StrEnum):
+    """What a conflict with a released instance does to one that waits (see `conflicts`), from the least to the most."""
+
+    WARN = "warn"
+    QUEUE = "queue"
+    REJECT = "reject"
+
+    def stronger(self, other: "OnConflict") -> "OnConflict":
+        """Whichever of the two does more."""
+        return max(self, other, key=list(OnConflict).index)
+
+
 def check_gate_name(name: str) -> str:
     """The name itself; ValueError for one that is no DNS label (`_` may stand for `-`) or is reserved."""
     if not GATE_NAME.fullmatch(name):
@@ -144,6 +156,7 @@ class Rule(_Strict):
     mode: Mode = Mode.ENFORCE
     selector: Selector = Selector()
     hold: Hold = Hold.CARD
+    on_conflict: OnConflict = OnConflict.WARN
     gates: Mapping[GateName, GatePolicy] = Field(min_length=1)
 
     @model_validator(mode="after")
@@ -159,7 +172,9 @@ class Rule(_Strict):
     def requirements(self) -> "Requirements":
         """What this rule asks of an instance that it matches."""
         is_dry = self.mode is Mode.DRY_RUN
-        return Requirements(self.keeps, self.gates, frozenset(self.gates) if is_dry else frozenset(), is_dry)
+        dry_gates = frozenset(self.gates) if is_dry else frozenset()
+        on_conflict = OnConflict.WARN if is_dry else self.on_conflict
+        return Requirements(self.keeps, self.gates, dry_gates, is_dry, on_conflict)
 
     @property
     def keeps(self) -> Hold:
@@ -220,9 +235,15 @@ class Requirements:
     gates: Mapping[str, GatePolicy]
     dry_gates: frozenset[str] = frozenset()
     dry_run: bool = False
+    on_conflict: OnConflict = OnConflict.WARN
+
+    @property
+    def obeyed(self) -> Mapping[str, GatePolicy]:
+        """The gates that keep something back."""
+        return {name: gate for name, gate in self.gates.items() if name not in self.dry_gates}
 
     def joined(self, other: "Requirements | None") -> "Requirements":
-        """The union of both: every gate, as both ask it of their common ones, and the stronger hold.
+        """The union of both: every gate, as both ask it of their common ones, and of the rest the stronger.
 
         A rule in dry run changes nothing of what an obeyed one asks.
         """
@@ -235,8 +256,13 @@ class Requirements:
             elif name in self.dry_gates:
                 gates[name] = other.gates[name]
         enforced = (self.gates.keys() - self.dry_gates) | (other.gates.keys() - other.dry_gates)
-        dry = self.dry_run and other.dry_run
-        return Requirements(self.hold.stronger(other.hold), gates, frozenset(gates) - enforced, dry)
+        return Requirements(
+            self.hold.stronger(other.hold),
+            gates,
+            frozenset(gates) - enforced,
+            self.dry_run and other.dry_run,
+            self.on_conflict.stronger(other.on_conflict),
+        )
 
 
 class Policy(_Strict):

@@ -34,7 +34,8 @@ def release_txn(
 ) -> rpc_pb2.TxnRequest:
     """Publish every held key in the order of registration. `record` is the snapshot's, or that with a last verdict.
 
-    `budget` is the one with this release; None where releases are not limited.
+    Of a released instance these are its later cards; what is public already is not touched. `budget` is the one with
+    this release; None where releases are not limited, or this is none.
     """
     live = _in_order(record, snapshot)
     txn = _fenced(snapshot)
@@ -56,7 +57,8 @@ def withdrawal_txn(
 ) -> rpc_pb2.TxnRequest:
     """Take every public key back into its shadow. `record` is the withdrawn one; the snapshot must cover its cards.
 
-    `budget` is the one without this instance; None where nobody limits anything. `stop` stops further releases.
+    Later cards, which are held already, stay where they are and wait with the others from now on. `budget` is the one
+    without this instance; None where nobody limits anything. `stop` stops further releases.
     """
     assert not snapshot.lacks_cards()
     txn = _fenced(snapshot)

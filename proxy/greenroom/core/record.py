@@ -5,7 +5,7 @@ promised to reporters and operators, so fields that a newer proxy added are kept
 that is not known here is refused rather than guessed at.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from datetime import datetime
 from enum import StrEnum
 from typing import Annotated, Literal
@@ -15,7 +15,7 @@ from pydantic_core import to_json
 
 from greenroom.core.cards import Attributes
 from greenroom.core.keyspace import Key
-from greenroom.core.policy import Hold, Phase
+from greenroom.core.policy import Hold, OnConflict, Phase
 from greenroom.core.templates import KeyKind
 from greenroom.errors import UnreadableRecord
 
@@ -141,6 +141,10 @@ class GatedEntry(Stored):
     endpoint: str | None = None
     model: str | None = None
     suffix: str | None = ""
+    configuration: str = ""
+    """Of a card: what frontends compare of it (see `configuration`), as it was when the record was written."""
+    later_gates: tuple[str, ...] = ()
+    """Of a later card, one that came when its instance was released: the gates that it waits for by itself."""
 
     @property
     def attributes(self) -> Attributes:
@@ -180,6 +184,9 @@ class Record(Stored):
     rejected_by: str = ""
     dry_run: bool = False
     """Every rule that matched is in dry run: it goes through its states, and serves all the while."""
+    on_conflict: OnConflict = OnConflict.WARN
+    conflict: str = ""
+    """The conflict that it was rejected for; empty where it was not, or somebody, or a change of a card, ended that."""
     transitions: tuple[Transition, ...] = ()
 
     def entry(self, key: bytes) -> GatedEntry | None:
@@ -193,9 +200,38 @@ class Record(Stored):
 
     @property
     def attributes(self) -> tuple[Attributes, ...]:
-        """What selectors are tried on: the cards', and the instance records' (which name no model) where no card is."""
-        cards = tuple(entry.attributes for entry in self.cards if entry.kind is KeyKind.CARD)
-        return cards or tuple(entry.attributes for entry in self.cards)
+        """What selectors are tried on: the cards', and the instance records' (which name no model) where no card is.
+
+        Where later cards wait it is those alone: nothing else is to be published.
+        """
+        entries = self.later or self.cards
+        cards = tuple(entry.attributes for entry in entries if entry.kind is KeyKind.CARD)
+        return cards or tuple(entry.attributes for entry in entries)
+
+    @property
+    def later(self) -> tuple[GatedEntry, ...]:
+        """The later cards that were held: what a released instance registered and is checked by itself."""
+        return tuple(entry for entry in self.cards if entry.later_gates)
+
+    @property
+    def waited_for(self) -> Mapping[str, Gate]:
+        """The gates that keep something back: of a released instance those of its later cards, else all that count."""
+        if self.state is not State.RELEASED:
+            return self.binding
+        names = {name for entry in self.later for name in entry.later_gates}
+        return {name: gate for name, gate in self.gates.items() if name in names}
+
+    def is_through(self, gate: str) -> bool:
+        """Whether a gate no longer keeps anything back; False for one that the instance has not."""
+        return gate in self.gates and self.gates[gate].state.is_through
+
+    def with_held(self, held: Container[Key]) -> "Record":
+        """The record without the marks of later cards that are not held (any more: a delete does not write it)."""
+        if all(entry.gated_key in held for entry in self.later):
+            return self
+        unmarked = {"later_gates": ()}
+        cards = (entry if entry.gated_key in held else entry.model_copy(update=unmarked) for entry in self.cards)
+        return self.model_copy(update={"cards": tuple(cards)})
 
     def distinct(self, name: Literal["namespace", "component", "endpoint", "model"]) -> tuple[str, ...]:
         """The different values of one attribute, in the order of registration."""
@@ -209,7 +245,7 @@ class Record(Stored):
 
     @property
     def publishes_at_once(self) -> bool:
-        """Whether new values go straight to their public place."""
+        """Whether new values go straight to their public place, but for those of later cards."""
         return self.state is State.RELEASED or self.hold is Hold.HEALTH
 
     @property

@@ -57,19 +57,23 @@ class Snapshot:
 
     @property
     def is_released(self) -> bool:
-        """Whether the instance's keys are public, by its record."""
+        """Whether the instance's keys are public, by its record, but for later cards."""
         return self.record is not None and self.record.state is State.RELEASED
 
     def present(self, key: Key) -> kv_pb2.KeyValue | None:
         """What there is of a gated key that was asked for, under the name of the place where it is."""
-        shadow = None if self.is_released else self.shadows.get(key)
-        return shadow or self.public.get(key)
+        return self.shadows.get(key) or self.public.get(key)
 
     @property
     def live_cards(self) -> int:
-        """How many cards wait for publication, or with hold `health` are public already (if they were asked for)."""
+        """How many cards wait for publication, or with hold `health` are public already (if they were asked for).
+
+        Of a released instance: how many keys, since an instance record waits for no card that is public.
+        """
         if self.record is None:
             return 0
+        if self.is_released:
+            return sum(entry.gated_key in self.shadows for entry in self.record.cards)
         # With hold `health` a card may wait all the same: one whose own rules hold it.
         places = self.shadows.keys() | (self.public.keys() if self.record.publishes_at_once else ())
         return sum(entry.kind is KeyKind.CARD and entry.gated_key in places for entry in self.record.cards)

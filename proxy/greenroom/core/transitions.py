@@ -3,13 +3,16 @@
 The rules:
 
 * Nobody sets an instance's state: it follows from its gates. One failed gate is enough for REJECTED, and it takes a
-  retry of each failed one to come back to HELD. Where the table says SETTLE, the gates are asked.
+  retry of each failed one to come back to HELD. Where the table says SETTLE, the gates are asked. A conflict that its
+  rules reject is like one more failed gate, which a retry, an override or a change of a card ends.
 * What a person kept out, by a rejection or a withdrawal, no gate brings back: only a person's retry or override does.
 * A reporter looked at the cards of one moment. When a card comes or changes, whatever passed must be checked again, so
   each gate that has not failed gets another attempt. Their numbers only rise, until the lease ends with the record.
 * The first `passed` or `failed` decides an attempt. `inconclusive` and `error` are noted, and decide nothing. A failed
   attempt that is forgiven (see `attempts`) is no failed gate: the next one is open.
 * An instance record is not checked by itself: it brings the gates that only its own rules ask for, no new attempts.
+* A later card, which a released instance registers, is held by itself: the gates that it waits for begin anew, and
+  whatever becomes of them, what is public stays public. Its mark in the record says which gates those are.
 * An event that the table refuses raises, and the record is as it was.
 
 The lease's end is not in the table: etcd removes the record itself.
@@ -28,8 +31,8 @@ from greenroom.core.attempts import (
     still_passed,
     was_forgiven,
 )
-from greenroom.core.events import REFUSED, SETTLE, TABLE, Event, Settle
-from greenroom.core.policy import Hold, Requirements
+from greenroom.core.events import APART, REFUSED, SETTLE, TABLE, Event, Settle
+from greenroom.core.policy import Hold, OnConflict, Requirements
 from greenroom.core.record import (
     ALREADY_PUBLIC,
     Gate,
@@ -73,6 +76,7 @@ def opened(entry: GatedEntry, needs: Requirements, now: datetime, public: tuple[
         gates=_first_attempts(needs, now),
         first_held=now,
         dry_run=needs.dry_run,
+        on_conflict=needs.on_conflict,
         transitions=(line,),
     )
 
@@ -94,19 +98,20 @@ def opened_as_public(entries: tuple[GatedEntry, ...], needs: Requirements, now: 
         gates=gates,
         released=now,
         dry_run=needs.dry_run,
+        on_conflict=needs.on_conflict,
         transitions=(line,),
     )
 
 
 def card_added(record: Record, entry: GatedEntry, needs: Requirements | None, now: datetime) -> Record:
-    """A gated key registered while the instance waits; it becomes the last in the order of publication."""
+    """A gated key that is held; it becomes the last in the order of publication. Of a released instance: marked."""
     others = tuple(other for other in record.cards if other.key != entry.key)
     grown = record.model_copy(update={"cards": (*others, entry)})
     return _checked_anew(grown, entry, needs, Event.CARD_ADDED, now)
 
 
 def card_changed(record: Record, entry: GatedEntry, needs: Requirements | None, now: datetime) -> Record:
-    """A waiting card changed in more than its taints; its place in the order stays."""
+    """A held card changed in more than its taints; its place in the order stays. Of a released instance: marked."""
     cards = tuple(entry if other.key == entry.key else other for other in record.cards)
     return _checked_anew(record.model_copy(update={"cards": cards}), entry, needs, Event.CARD_CHANGED, now)
 
@@ -155,9 +160,12 @@ def deadline_passed(record: Record, gate_name: str, now: datetime) -> Record:
 
 
 def released(record: Record, now: datetime, actor: str = ITSELF) -> Record:
-    """The record as the releasing Txn writes it."""
+    """The record as the releasing Txn writes it; that which publishes later cards is another event than the release."""
     goal = _goal(record, Event.RELEASE)
     assert isinstance(goal, State)
+    if record.state is State.RELEASED:
+        keys = ", ".join(entry.key for entry in record.later)
+        return record.with_held(()).with_transition(now, actor, "published", goal, keys)
     return record.model_copy(update={"released": now, "withdrawn_by": ""}).with_transition(now, actor, "released", goal)
 
 
@@ -165,21 +173,29 @@ def overridden(record: Record, actor: str, reason: str, now: datetime) -> Record
     """Every gate that is not through set aside by a person, who answers for it by name and reason."""
     goal = _goal(record, Event.OVERRIDE)
     words = {"state": GateState.OVERRIDDEN, "reason": bounded_reason(reason), "reporter": actor, "decided": now}
-    set_aside = {name: gate.model_copy(update=words) for name, gate in record.binding.items() if _is_missing(gate, now)}
-    gates = {**record.gates, **set_aside}
-    settled = record.model_copy(update={"gates": gates, "withdrawn_by": "", "rejected_by": ""})
+    set_aside = {
+        name: gate.model_copy(update=words) for name, gate in record.waited_for.items() if _is_missing(gate, now)
+    }
+    # Whoever sets gates aside answers for the whole release, conflicts too.
+    accepted = {"on_conflict": OnConflict.WARN, "conflict": "", "withdrawn_by": "", "rejected_by": ""}
+    settled = record.model_copy(update={"gates": {**record.gates, **set_aside}, **accepted})
     return _moved(settled, goal, now, actor, "override", reason)
 
 
 def retried(record: Record, gate_names: tuple[str, ...], actor: str, reason: str, now: datetime) -> Record:
-    """A new attempt of the named gates, or with none named of every gate that is not through."""
+    """A new attempt of the named gates, or with none named of every gate that is not through.
+
+    WrongState for a gate of a released instance that no later card waits for.
+    """
     goal = _goal(record, Event.RETRY)
-    asked = gate_names or tuple(name for name, gate in record.binding.items() if _is_missing(gate, now))
+    asked = gate_names or tuple(name for name, gate in record.waited_for.items() if _is_missing(gate, now))
     names = tuple(dict.fromkeys((*asked, *_overslept(record, now))))
     gates = dict(record.gates)
     for name in names:
         gates[name] = next_attempt(gate_of(record, name), now)
-    again = record.model_copy(update={"gates": gates, "withdrawn_by": "", "rejected_by": ""})
+        if record.state is State.RELEASED and name not in record.waited_for:
+            raise WrongState(f"no later card of the released instance waits for gate {name!r}", state=record.state)
+    again = record.model_copy(update={"gates": gates, "withdrawn_by": "", "rejected_by": "", "conflict": ""})
     event = " ".join((Event.RETRY, *names))
     told = event if len(event) <= MAX_EVENT_CHARACTERS else f"{Event.RETRY} {len(names)} gates"
     return _moved(again, goal, now, actor, told, reason)
@@ -202,15 +218,27 @@ def withdrawn(record: Record, actor: str, reason: str, now: datetime, *, by_pers
         for name, gate in record.gates.items()
     }
     # Whatever opened it as released is over: from here on its gates decide.
-    taken = record.model_copy(update={"gates": gates, "reason": "", "withdrawn_by": actor if by_person else ""})
+    by = actor if by_person else ""
+    taken = record.with_held(()).model_copy(update={"gates": gates, "reason": "", "withdrawn_by": by})
     return taken.with_transition(now, actor, "withdraw", goal, reason)
 
 
+def conflicted(record: Record, why: str, now: datetime) -> Record:
+    """The record of an instance that its rules reject for a conflict with a released one."""
+    goal = _goal(record, Event.CONFLICT)
+    return _moved(record.model_copy(update={"conflict": why}), goal, now, ITSELF, Event.CONFLICT, why)
+
+
 def dropped(record: Record, actor: str, reason: str, now: datetime, public: tuple[GatedEntry, ...] = ()) -> Record:
-    """The record without its held cards, and with those that are `public` all the same; attempts stay as they are."""
+    """The record without its held cards, and with those that are `public` all the same; attempts stay as they are.
+
+    Of a released instance it is without its later cards.
+    """
     goal = _goal(record, Event.DROP)
     assert isinstance(goal, State)
-    return record.model_copy(update={"cards": public}).with_transition(now, actor, "drop", goal, reason)
+    is_released = record.state is State.RELEASED
+    kept = tuple(entry for entry in record.cards if not entry.later_gates) if is_released else public
+    return record.model_copy(update={"cards": kept}).with_transition(now, actor, "drop", goal, reason)
 
 
 def lease_revoked(record: Record, actor: str, reason: str, now: datetime) -> Record:
@@ -241,7 +269,9 @@ def with_gate(record: Record, name: str, gate: Gate) -> Record:
 
 def _goal(record: Record, event: Event) -> State | Settle:
     goal = TABLE[record.state, event]
-    if goal == REFUSED:
+    if goal == APART and record.later:
+        return record.state
+    if goal in (REFUSED, APART):
         raise WrongState(f"{event} is refused: the instance is {record.state}", state=record.state)
     return goal
 
@@ -254,7 +284,7 @@ def _moved(record: Record, goal: State | Settle, now: datetime, actor: str, even
 def _settled(record: Record) -> State:
     """Where the gates put an instance that waits, unless a person keeps it out."""
     failed = any(gate.state is GateState.FAILED for gate in record.binding.values())
-    return State.REJECTED if failed or record.rejected_by else State.HELD
+    return State.REJECTED if failed or record.rejected_by or record.conflict else State.HELD
 
 
 def _overslept(record: Record, now: datetime) -> tuple[str, ...]:
@@ -310,19 +340,26 @@ def _repeated(record: Record, name: str, gate: Gate, outcome: Outcome) -> Record
 
 
 def _checked_anew(record: Record, entry: GatedEntry, needs: Requirements | None, event: Event, now: datetime) -> Record:
-    """What a new or changed key does to hold, gates and generation. A released instance's gates are done with."""
+    """What a new or changed key does to hold, gates and generation. A released instance's gates are done with.
+
+    But for those that a later card is marked with: they have not seen it.
+    """
     goal = _goal(record, event)
-    if record.state is State.RELEASED:
+    if record.state is State.RELEASED and not entry.later_gates:
         return _with_rules(record, needs)
-    checked = entry.kind is KeyKind.CARD
-    gates = {name: _again(record, name, now) if checked else gate for name, gate in record.gates.items()}
     asked = _first_attempts(needs, now) if needs else {}
-    new = {name: gate for name, gate in asked.items() if name not in gates}
+    concerned = entry.later_gates or (*record.gates, *asked)
+    checked = entry.kind is KeyKind.CARD
+    gates = {
+        name: _again(record, name, now) if checked and name in concerned else gate
+        for name, gate in record.gates.items()
+    }
+    new = {name: gate for name, gate in asked.items() if name in concerned and name not in gates}
     kept = _with_rules(record.model_copy(update={"gates": {**gates, **new}}), needs)
     if kept.gates == record.gates and not checked:
         return kept
-    anew = kept.model_copy(update={"generation": record.generation + checked})
-    if record.dry_run and not anew.dry_run and not anew.withdrawn_by:
+    anew = kept.model_copy(update={"generation": record.generation + 1, "conflict": ""} if checked else {})
+    if record.dry_run and not anew.dry_run and not anew.withdrawn_by and record.state is not State.RELEASED:
         # What rules in dry run would have done is over: from here on it counts.
         goal = SETTLE
     return _moved(anew, goal, now, ITSELF, event, entry.key)
@@ -351,4 +388,5 @@ def _with_rules(record: Record, needs: Requirements | None) -> Record:
     counting = {name: gate for name, gate in record.gates.items() if gate.dry_run and name in obeyed}
     gates = {**record.gates, **{name: gate.model_copy(update={"dry_run": False}) for name, gate in counting.items()}}
     is_dry = record.dry_run and all(gate.dry_run for gate in gates.values())
-    return record.model_copy(update={"hold": hold, "gates": gates, "dry_run": is_dry})
+    on_conflict = record.on_conflict.stronger(needs.on_conflict)
+    return record.model_copy(update={"hold": hold, "gates": gates, "dry_run": is_dry, "on_conflict": on_conflict})

@@ -11,15 +11,25 @@ from datetime import UTC, datetime
 from enum import StrEnum
 
 from greenroom.core import txns
-from greenroom.core.decide import GiveUp, Lapse, Reject, Release, Withdraw, decide
+from greenroom.core.conflicts import Conflicts, none_known
+from greenroom.core.decide import GiveUp, Lapse, Reject, RejectForConflict, Release, Withdraw, decide
 from greenroom.core.fleet import UNLIMITED, Limits
 from greenroom.core.keyspace import claim_key
 from greenroom.core.publication import drop_txn, record_txn, release_txn, withdrawal_txn
-from greenroom.core.record import Record, State
+from greenroom.core.record import GateState, Record, State
 from greenroom.core.rollout_holds import RolloutHold, stop_after
 from greenroom.core.silence import pass_lapsed, worn_out
 from greenroom.core.snapshot import Snapshot
-from greenroom.core.transitions import ITSELF, Outcome, deadline_passed, dropped, released, with_verdict, withdrawn
+from greenroom.core.transitions import (
+    ITSELF,
+    Outcome,
+    conflicted,
+    deadline_passed,
+    dropped,
+    released,
+    with_verdict,
+    withdrawn,
+)
 from greenroom.errors import UnknownInstance, WrongState
 from greenroom.pb.etcd import rpc_pb2
 
@@ -31,6 +41,10 @@ class Effect(StrEnum):
     RELEASED = "released"
     REJECTED = "rejected"
     WITHDRAWN = "withdrawn"
+    PUBLISHED = "published"
+    """A released instance's later cards are public too."""
+    KEPT_BACK = "kept back"
+    """A gate that only a released instance's later cards wait for failed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,16 +94,23 @@ Planner = Callable[[Snapshot, datetime], Plan]
 
 
 def verdict(
-    gate: str, attempt: int, outcome: Outcome, *, reason: str, reporter: str, limits: Limits = UNLIMITED
+    gate: str,
+    attempt: int,
+    outcome: Outcome,
+    *,
+    reason: str,
+    reporter: str,
+    limits: Limits = UNLIMITED,
+    conflicts: Conflicts = none_known,
 ) -> Planner:
-    """A reporter's answer for one attempt of one gate."""
+    """A reporter's answer for one attempt of one gate. `conflicts`: with whom the instance is in one, as a hint."""
 
     def plan(snapshot: Snapshot, now: datetime) -> Plan:
         before = _record(snapshot)
         after = with_verdict(before, gate, attempt, outcome, reason=reason, reporter=reporter, now=now)
         if after is before:
             return Unchanged(before)
-        planned = _stored_or_released(snapshot, after, now, limits)
+        planned = _stored_or_released(snapshot, after, now, limits, conflicts)
         if isinstance(planned, Planned) and before.gates[gate].claims:
             planned.txn.success.append(txns.delete(claim_key(snapshot.instance, gate)))
         return planned
@@ -98,12 +119,15 @@ def verdict(
 
 
 def reconcile(
-    no_rejection_before: datetime | None, claimed: Collection[str] | None = None, limits: Limits = UNLIMITED
+    no_rejection_before: datetime | None,
+    claimed: Collection[str] | None = None,
+    limits: Limits = UNLIMITED,
+    conflicts: Conflicts = none_known,
 ) -> Planner:
-    """Whatever is due by itself: a release that nothing forbids any more, a rejection for a deadline, a withdrawal.
+    """Whatever is due by itself: a release that nothing forbids any more, a rejection for a deadline or a conflict.
 
-    `claimed` are the gates that runners have claimed, as far as the mirror knows; None: it was not asked. Whose turn
-    it is was for the caller to see to.
+    A withdrawal too. `claimed` are the gates that runners have claimed, as far as the mirror knows; None: it was not
+    asked. Whose turn it is was for the caller to see to.
     """
 
     def plan(snapshot: Snapshot, now: datetime) -> Plan:
@@ -117,13 +141,16 @@ def reconcile(
             now=now,
             no_rejection_before=no_rejection_before,
             claimed=claimed,
+            conflicts=conflicts(record, snapshot.shadows.keys()),
         )
         match decision:
             case Release():
                 return _release(snapshot, record, now, limits) or Queued(record)
             case Reject(gate):
                 rejected = deadline_passed(record, gate, now)
-                return Planned(record_txn(snapshot, rejected), rejected, Effect.REJECTED)
+                return Planned(record_txn(snapshot, rejected), rejected, _stored(record, rejected))
+            case RejectForConflict(why):
+                return _rejected_for(why, snapshot, record, now)
             case Lapse(gate):
                 lapsed = pass_lapsed(record, gate, now)
                 return Planned(record_txn(snapshot, lapsed), lapsed, Effect.STORED)
@@ -149,11 +176,13 @@ def withdrawal(actor: str, reason: str, *, by_person: bool, limits: Limits = UNL
     return plan
 
 
-def edit(change: Callable[[Record, datetime], Record], limits: Limits = UNLIMITED) -> Planner:
+def edit(
+    change: Callable[[Record, datetime], Record], limits: Limits = UNLIMITED, conflicts: Conflicts = none_known
+) -> Planner:
     """Any other change of the record, such as a retry or an override; released with it where that makes it ready."""
 
     def plan(snapshot: Snapshot, now: datetime) -> Plan:
-        return _stored_or_released(snapshot, change(_record(snapshot), now), now, limits)
+        return _stored_or_released(snapshot, change(_record(snapshot), now), now, limits, conflicts)
 
     return plan
 
@@ -210,27 +239,51 @@ def _kept_in_service(snapshot: Snapshot, record: Record, limits: Limits) -> Kept
     return KeptInService(record, why) if why else None
 
 
-def _stored_or_released(snapshot: Snapshot, after: Record, now: datetime, limits: Limits) -> Plan:
+def _stored_or_released(snapshot: Snapshot, after: Record, now: datetime, limits: Limits, conflicts: Conflicts) -> Plan:
     if after.state is not State.RELEASED and after.publishes_at_once and snapshot.lacks_cards():
         return MoreKeys()
-    live, holds = snapshot.live_cards, snapshot.rollout_holds
-    # What is due by a deadline is the reconciler's: it knows whether others' verdicts may be on their way.
-    decision = decide(after, live_cards=live, rollout_holds=holds, now=now, no_rejection_before=NO_DEADLINE)
-    if isinstance(decision, Release) and limits.is_first(snapshot, after):
-        planned = _release(snapshot, after, now, limits)
-        if planned is not None:
-            return planned
-    if isinstance(decision, Withdraw):
-        taken_back = _withdrawal(snapshot, after, ITSELF, decision.reason, now, limits, by_person=False)
-        # The reconciler withdraws it as soon as enough others are released.
-        if not isinstance(taken_back, KeptInService):
-            return taken_back
-    rejected = after.state != _record(snapshot).state and after.state == "REJECTED"
-    return Planned(record_txn(snapshot, after), after, Effect.REJECTED if rejected else Effect.STORED)
+    decision = decide(
+        after,
+        live_cards=snapshot.live_cards,
+        rollout_holds=snapshot.rollout_holds,
+        now=now,
+        # What is due by a deadline is the reconciler's: it knows whether others' verdicts may be on their way.
+        no_rejection_before=NO_DEADLINE,
+        conflicts=conflicts(after, snapshot.shadows.keys()),
+    )
+    match decision:
+        case Release() if limits.is_first(snapshot, after):
+            followed: Plan | None = _release(snapshot, after, now, limits)
+        case RejectForConflict(why):
+            followed = _rejected_for(why, snapshot, after, now)
+        case Withdraw(_, reason):
+            followed = _withdrawal(snapshot, after, ITSELF, reason, now, limits, by_person=False)
+        case _:
+            followed = None
+    # Whom the floor keeps in service the reconciler withdraws as soon as enough others are released.
+    if followed is not None and not isinstance(followed, KeptInService):
+        return followed
+    return Planned(record_txn(snapshot, after), after, _stored(_record(snapshot), after))
+
+
+def _rejected_for(conflict: str, snapshot: Snapshot, record: Record, now: datetime) -> Planned:
+    rejected = conflicted(record, conflict, now)
+    return Planned(record_txn(snapshot, rejected), rejected, Effect.REJECTED)
+
+
+def _stored(before: Record, after: Record) -> Effect:
+    """What a record means that was only rewritten."""
+    if after.state is State.REJECTED and before.state is not State.REJECTED:
+        return Effect.REJECTED
+    failed = {name for name, gate in after.waited_for.items() if gate.state is GateState.FAILED}
+    newly = any(before.gates[name].state is not GateState.FAILED for name in failed & before.gates.keys())
+    return Effect.KEPT_BACK if after.state is State.RELEASED and newly else Effect.STORED
 
 
 def _release(snapshot: Snapshot, record: Record, now: datetime, limits: Limits) -> Planned | None:
-    """The release of a ready instance; None where there is no room for it."""
+    """What is held becomes public: of a ready instance, None where there is no room for it, or later cards."""
+    if record.state is State.RELEASED:
+        return Planned(release_txn(snapshot, record, now), released(record, now), Effect.PUBLISHED)
     admitted = limits.admission(snapshot, now)
     if admitted is None:
         return None
@@ -239,9 +292,10 @@ def _release(snapshot: Snapshot, record: Record, now: datetime, limits: Limits) 
 
 
 def _record(snapshot: Snapshot) -> Record:
+    """The record as it stands: later cards that were deleted have no part in anything."""
     if snapshot.record is None:
         raise UnknownInstance(
             f"no instance {snapshot.instance}: it never registered through a proxy, or its lease ended",
             instance=snapshot.instance,
         )
-    return snapshot.record
+    return snapshot.record.with_held(snapshot.shadows)

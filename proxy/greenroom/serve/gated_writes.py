@@ -21,7 +21,7 @@ from greenroom.core.keyspace import InstanceId, Key, lease_of, record_key
 from greenroom.core.permissions import permission_probes, writes_gated_keys
 from greenroom.core.policy import Policy, Requirements
 from greenroom.core.publication import adoption_txn
-from greenroom.core.record import GatedEntry
+from greenroom.core.record import GatedEntry, Record
 from greenroom.core.remembered import after, is_enough, newborn
 from greenroom.core.restore import FenceLost, settle
 from greenroom.core.snapshot import Snapshot
@@ -50,8 +50,9 @@ class Adopted:
 class GatedWrites:
     """The way of every gated write.
 
-    `opened` is told of instances whose record this proxy opened, `ungated` of each card that was written publicly
-    because no rule matches it, `denied` of instances whose client may write their keys, and may not have them held.
+    `opened` is told of instances whose record this proxy opened, `held_later` of released ones of which it held a
+    later card, `ungated` of each card that was written publicly because no rule matches it, `denied` of instances whose
+    client may write their keys, and may not have them held.
     """
 
     upstream: Upstream
@@ -63,6 +64,7 @@ class GatedWrites:
     fence_lost: Callable[[], None]
     denied: Callable[[InstanceId], None]
     memory: Memory
+    held_later: Callable[[InstanceId, Record], None]
 
     async def carry_out(
         self, txn: rpc_pb2.TxnRequest, uses: Uses, metadata: Metadata, timeout_seconds: float | None
@@ -198,6 +200,8 @@ class GatedWrites:
         """What the Txn did, for logs and metrics."""
         if planned.opens:
             self.opened(uses.instance)
+        elif planned.record is not None and planned.holds_later(snapshot):
+            self.held_later(uses.instance, planned.record)
         elif snapshot.record is None:
             for entry in self._ungated_cards(uses, snapshot):
                 self.ungated(uses.instance, entry)

@@ -11,7 +11,7 @@ from google.protobuf.message import Message
 from greenroom.core.keyspace import ROLLOUT_HOLDS, InstanceId, prefix_end
 from greenroom.core.permissions import read_probes
 from greenroom.core.policy import Policy
-from greenroom.core.record import GatedEntry
+from greenroom.core.record import GatedEntry, Record
 from greenroom.core.restore import lease_answer, read_answer, read_txn, without_reserved_keys
 from greenroom.core.templates import GatedKey, GatedKeys
 from greenroom.core.worker_calls import WorkerRequest, as_txn, examine
@@ -56,6 +56,7 @@ class CallHandler:
         *,
         clock: Callable[[], datetime],
         opened: Callable[[InstanceId], None],
+        held_later: Callable[[InstanceId, Record], None],
         ungated: Callable[[InstanceId, GatedEntry], None],
         fence_lost: Callable[[], None],
         denied: Callable[[InstanceId], None],
@@ -67,7 +68,9 @@ class CallHandler:
         self._upstream, self._refused, self._lease_answer = upstream, refused, lease_answer
         self._gated_keys, self._policy = gated_keys, policy
         self._advertise_url = advertise_url
-        self._writes = GatedWrites(upstream, gated_keys, policy(), clock, opened, ungated, fence_lost, denied, memory)
+        self._writes = GatedWrites(
+            upstream, gated_keys, policy(), clock, opened, ungated, fence_lost, denied, memory, held_later
+        )
 
     async def __call__(self, call: HandedOverCall) -> Answer:
         """The answer to one call; never raises for anything that etcd or a rule said."""

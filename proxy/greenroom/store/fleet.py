@@ -101,8 +101,15 @@ class MirroredFleet:
     def _turn(self, mirrored: MirroredInstance | None) -> Turn | None:
         if mirrored is None:
             return None
-        record, holds = mirrored.record, self._mirror.rollout_holds
-        if not waits_its_turn(record, live_cards=mirrored.live_cards, rollout_holds=holds, now=self._clock()):
+        record = mirrored.record
+        waits = waits_its_turn(
+            record,
+            live_cards=mirrored.live_cards,
+            rollout_holds=self._mirror.rollout_holds,
+            now=self._clock(),
+            conflicts=self._mirror.conflicts(mirrored.instance, record, mirrored.held),
+        )
+        if not waits:
             return None
         if (lapses := lapses_at(record)) is not None:
             self._lapses.at(mirrored.instance, lapses)

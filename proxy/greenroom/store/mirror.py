@@ -4,7 +4,7 @@ The rule: it is never an authority. Pure: it is fed with etcd's keys and events 
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from greenroom.core import budget as budgets
@@ -12,6 +12,7 @@ from greenroom.core import cards, claims, rollout_holds
 from greenroom.core import record as records
 from greenroom.core.budget import Budget
 from greenroom.core.claims import Claim
+from greenroom.core.conflicts import Conflict
 from greenroom.core.keyspace import (
     BUDGET,
     CLAIMS,
@@ -30,6 +31,7 @@ from greenroom.core.templates import GatedKeys, Template
 from greenroom.errors import UnreadableRecord
 from greenroom.pb.etcd import kv_pb2
 from greenroom.store.changes import NOTHING, Changes, ClaimExpired, Expired
+from greenroom.store.configurations import Configurations
 from greenroom.store.listeners import Listeners
 from greenroom.store.mirrored import MirroredInstance
 
@@ -49,6 +51,7 @@ class Mirror:
         self.listeners = Listeners()
         """Instances by where they say they listen."""
         self._claims: defaultdict[InstanceId, dict[str, Claim]] = defaultdict(dict)
+        self._configurations = Configurations()
         self._rollout_holds: dict[bytes, RolloutHold] = {}
         self._in_order: tuple[RolloutHold, ...] = ()
         self._revisions: dict[bytes, int] = {}
@@ -105,6 +108,10 @@ class Mirror:
         """Whether there is a record, readable or not: as long as the lease lives."""
         return instance in self._records or instance in self._unreadable
 
+    def conflicts(self, instance: InstanceId, record: Record, held: Collection[Key]) -> tuple[Conflict, ...]:
+        """With whom an instance with this record, of whose keys these are held, is in conflict."""
+        return self._configurations.conflicts(instance, record, held)
+
     def address(self, instance: InstanceId) -> str | None:
         """Where the instance says it listens, by the first of its instance records that says so."""
         known = self._addresses.get(instance)
@@ -132,6 +139,7 @@ class Mirror:
             *(self._claims, self._rollout_holds, self._revisions),
         ):
             known.clear()
+        self._configurations.clear()
         self._newest, self._read_at, self._in_order, self._budget = 0, revision, (), Budget()
         self._drop_addresses(SHADOWS)
         for kv in kvs:
@@ -269,18 +277,25 @@ class Mirror:
             self._records[instance] = (records.decode(kv.value, repr(kv.key.decode("latin-1"))), kv.mod_revision)
         except UnreadableRecord as error:
             self._unreadable[instance] = str(error)
-        return Changes(frozenset({instance}))
+        return self._changed(instance)
+
+    def _changed(self, instance: InstanceId) -> Changes:
+        """It changed, and who is in another conflict by that."""
+        stored = self._records.get(instance)
+        now = self._mirrored(instance, *stored) if stored else None
+        return Changes(frozenset({instance}) | self._configurations.update(instance, now))
 
     def _delete_record(self, instance: InstanceId, before: Mapping[InstanceId, MirroredInstance]) -> Changes:
         """The last record, with the keys that it had before its lease's end took them."""
         self._unreadable.pop(instance, None)
         last = self.instance(instance)
         self._records.pop(instance, None)
+        changed = self._changed(instance)
         if last is None:
-            return Changes(frozenset({instance}))
+            return changed
         if (known := before.get(instance)) is not None:
             last = replace(known, record=last.record, revision=last.revision)
-        return Changes(frozenset({instance}), (Expired(last),))
+        return changed | Changes(expired=(Expired(last),))
 
     def _put_shadow(self, shadow: bytes, value: bytes) -> Changes:
         """Of a key that is held already, only where a worker listens is anything that is shown."""
@@ -290,7 +305,7 @@ class Mirror:
         is_known = key in self._held[instance]
         self._held[instance].add(key)
         is_address = bool(self._address(key, shadow, value))
-        return NOTHING if is_known and not is_address else Changes(frozenset({instance}))
+        return NOTHING if is_known and not is_address else self._changed(instance)
 
     def _delete_shadow(self, shadow: bytes) -> Changes:
         key, instance = held_key(shadow), _named(shadow, SHADOWS)
@@ -299,7 +314,7 @@ class Mirror:
             self._address(key, shadow, None)
         if not self._held[instance]:
             del self._held[instance]
-        return Changes(frozenset({instance}))
+        return self._changed(instance)
 
     def _claim(self, key: bytes, claim: Claim | None) -> Changes:
         """Remembers a claim, or None: that it is gone, or says nothing that can be read here."""

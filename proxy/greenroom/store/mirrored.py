@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from greenroom.core.claims import Claim
 from greenroom.core.keyspace import InstanceId, Key
-from greenroom.core.record import Record
+from greenroom.core.record import Record, State
 from greenroom.core.templates import KeyKind
 
 
@@ -32,12 +32,30 @@ class MirroredInstance:
         }
 
     @property
+    def current(self) -> Record:
+        """The record as it stands: later cards that were deleted have no part in anything."""
+        return self.record.with_held(self.held)
+
+    @property
     def live_keys(self) -> frozenset[Key]:
         """The keys that exist: held ones, and with an instance whose keys are public all that were ever registered."""
-        return frozenset(self.record.keys) if self.record.publishes_at_once else self.held
+        if not self.record.publishes_at_once:
+            return self.held
+        gone = {entry.gated_key for entry in self.record.later} - self.held
+        return frozenset(self.record.keys) - gone
+
+    @property
+    def public_keys(self) -> frozenset[Key]:
+        """The keys that everybody sees, as far as the record tells."""
+        return self.live_keys - self.held if self.record.publishes_at_once else frozenset()
 
     @property
     def live_cards(self) -> int:
-        """How many cards wait for publication, or with hold `health` are believed to be public."""
+        """How many cards wait for publication, or with hold `health` are believed to be public.
+
+        Of a released instance: how many keys wait.
+        """
+        if self.record.state is State.RELEASED:
+            return sum(entry.gated_key in self.held for entry in self.record.cards)
         live = self.live_keys
         return sum(entry.kind is KeyKind.CARD and entry.gated_key in live for entry in self.record.cards)

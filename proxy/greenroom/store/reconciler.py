@@ -9,6 +9,7 @@ others see that nothing is left to do.
 import asyncio
 from collections.abc import Callable
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Any
 
 import grpc
@@ -17,6 +18,7 @@ from greenroom.core import verdicts
 from greenroom.core.decide import Release, Wait, decide, lapses_at
 from greenroom.core.fleet import UNLIMITED, Limits
 from greenroom.core.keyspace import InstanceId
+from greenroom.core.record import State
 from greenroom.core.verdicts import Unchanged
 from greenroom.errors import GreenroomError, UnknownInstance
 from greenroom.store.backoff import Backoff
@@ -105,14 +107,16 @@ class Reconciler:
             self._retries.pop(instance, None)
             return
         decision = decide(
-            mirrored.record,
+            mirrored.current,
             live_cards=mirrored.live_cards,
             rollout_holds=self._mirror.rollout_holds,
             now=self._clock(),
             no_rejection_before=self._follower.no_rejection_before,
             claimed=mirrored.claimed,
+            conflicts=self._mirror.conflicts(instance, mirrored.record, mirrored.held),
         )
-        if isinstance(decision, Release) and self.limits().queues and not mirrored.record.dry_run:
+        takes_a_turn = not mirrored.record.dry_run and mirrored.record.state is not State.RELEASED
+        if isinstance(decision, Release) and self.limits().queues and takes_a_turn:
             # Its turn comes by itself: the fleet's queue has it, for as long as its passes last.
             decision = Wait(lapses_at(mirrored.record))
         if not isinstance(decision, Wait):
@@ -159,7 +163,12 @@ class Reconciler:
             done = await carry_out(
                 self._upstream,
                 instance,
-                verdicts.reconcile(self._follower.no_rejection_before, claimed, self.limits()),
+                verdicts.reconcile(
+                    self._follower.no_rejection_before,
+                    claimed,
+                    self.limits(),
+                    partial(self._mirror.conflicts, instance),
+                ),
                 clock=self._clock,
                 on_lost_fence=self._on_lost_fence,
             )

@@ -74,12 +74,16 @@ def _endings(changes: Sequence[Change]) -> list[int]:
 
 
 def forgotten(life: Life, log: RaceLog) -> list[str]:
-    """Whether it is ready at the moment, and nobody released it. An instance without a card waits for one."""
+    """Whether it is ready at the moment, or what it registered later is, and nobody released that.
+
+    An instance without a card waits for one.
+    """
     story = Story()
     for moment in moments(told(life, log), _gated_events(life, log)):
         story = moment.after
     standing = story.of(life.instance)
-    return none_forgotten(story) if any(life.round.is_card(key) for key in standing.held) else []
+    waits_for_card = not standing.released and not any(life.round.is_card(key) for key in standing.held)
+    return [] if waits_for_card else none_forgotten(story)
 
 
 def verdict_on(life: Life, log: RaceLog, *, all_said: bool = True) -> list[str]:
@@ -130,16 +134,18 @@ def _two_places(changes: Sequence[Change]) -> Iterator[str]:
 
 
 def _record_against_keys(changes: Sequence[Change]) -> Iterator[str]:
-    """RELEASED means that nothing is held, any other state that nothing it names is public."""
-    state, named = "", set[bytes]()
+    """RELEASED means that nothing is held but what it marks as later, any other state that nothing named is public."""
+    state, named, later = "", set[bytes](), set[bytes]()
     places: dict[str, set[bytes]] = {"shadow": set(), "public": set(), "other": set(), "record": set()}
     for revision, group in _revisions(changes).items():
         for change in group:
             (places[change.where].add if change.value is not None else places[change.where].discard)(change.key)
             if change.where == "record":
-                state, named = _state_and_cards(change.value)
-        if state == "RELEASED" and places["shadow"]:
-            yield f"state of the record: RELEASED, and {sorted(places['shadow'])} are held (revision {revision})"
+                state, named, later = _state_and_cards(change.value)
+        if state == "RELEASED" and (held := places["shadow"] - later):
+            yield f"state of the record: RELEASED, and {sorted(held)} are held (revision {revision})"
+        if state and state != "RELEASED" and later:
+            yield f"state of the record: {state}, and {sorted(later)} wait by themselves (revision {revision})"
         if state and state != "RELEASED" and (shown := places["public"] & named):
             yield f"state of the record: {state}, and {sorted(shown)} are public (revision {revision})"
         if state and (unnamed := places["shadow"] - named):
@@ -148,11 +154,13 @@ def _record_against_keys(changes: Sequence[Change]) -> Iterator[str]:
             yield f"state of the record: none, and {sorted(places['shadow'])} are held (revision {revision})"
 
 
-def _state_and_cards(record: bytes | None) -> tuple[str, set[bytes]]:
+def _state_and_cards(record: bytes | None) -> tuple[str, set[bytes], set[bytes]]:
+    """Also the cards that are marked as later ones."""
     if record is None:
-        return "", set()
+        return "", set(), set()
     found = json.loads(record)
-    return found["state"], {card["key"].encode() for card in found["cards"]}
+    later = {card["key"].encode() for card in found["cards"] if card["later_gates"]}
+    return found["state"], {card["key"].encode() for card in found["cards"]}, later
 
 
 def _attempts(changes: Sequence[Change]) -> Iterator[str]:

@@ -46,6 +46,7 @@ def _actors(racer: Racer, told: Round) -> list[Coroutine[Any, Any, None]]:
         clock=racer.clock,
         ungated=lambda *_: None,
         opened=lambda _: None,
+        held_later=lambda *_: None,
         fence_lost=racer.fence_lost,
         denied=lambda _: None,
         refused=lambda *_: None,

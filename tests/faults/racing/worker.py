@@ -24,8 +24,8 @@ AnswerT = TypeVar("AnswerT", bound=Message)
 ACTIONS_AT_LEAST, ACTIONS_AT_MOST = 5, 10
 ETCD_IS_BUSY = "waiting for the applied index took too long"
 """etcd's, of a look at a lease on a machine that does too much else. Nothing was written by then."""
-REFUSALS = (LEASE_ENDED, "is a new card of it", "kept changing while it was written to", ETCD_IS_BUSY)
-"""What a worker may be told: its lease ended, a released instance takes no new card, the race was too hot."""
+REFUSALS = (LEASE_ENDED, "kept changing while it was written to", ETCD_IS_BUSY)
+"""What a worker may be told: its lease ended, the race was too hot."""
 
 
 class RacingWorker:

@@ -323,18 +323,15 @@ def test_who_may_not_write_a_card_changes_nothing_by_trying(users: Users, proxy:
 
 
 def test_who_may_not_write_a_card_learns_nothing_by_trying(users: Users, proxy: Proxy) -> None:
-    """The proxy would say that the instance is released, or that it is too large: not to him."""
+    """The proxy would hold it, as it does the worker's own, or say that it is too large: not to him."""
     worker = proxy.released_worker()
-    other = Worker(proxy.client, model="other")
-    other.lease = worker.lease
     second = worker.card_key.replace(b"generate", b"embed")
     value = worker.card().replace(b"generate", b"embed")
-    told_worker = put_as(
-        proxy.client, rpc_pb2.PutRequest(key=second, value=value, lease=worker.lease), proxy.client.metadata
-    )
-    assert told_worker[0] is grpc.StatusCode.FAILED_PRECONDITION
-    assert "is released" in told_worker[1]
+    proxy.client.put(second, value, worker.lease)
+    assert proxy.held(worker) == [second]
+    before = proxy.public.revision()
     with users.client(STRANGER, proxy.address) as stranger:
         request = rpc_pb2.PutRequest(key=second, value=value, lease=worker.lease)
         assert put_as(stranger, request, stranger.metadata) == DENIED
+    assert proxy.public.revision() == before
     proxy.client.revoke(worker.lease)

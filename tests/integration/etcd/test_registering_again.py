@@ -72,15 +72,16 @@ def test_the_record_outlives_the_last_card(proxy: Proxy) -> None:
     assert [key.live for key in proxy.control.instance(worker.instance).gated_keys] == [True]
 
 
-def test_a_released_instance_may_unregister_and_not_register_another_model(proxy: Proxy) -> None:
-    """What is public is the worker's to take back; a new card of it would have to be checked, and says so."""
+def test_a_released_instance_may_unregister_and_its_next_model_is_held(proxy: Proxy) -> None:
+    """What is public is the worker's to take back; what it registers then has to be checked like anything."""
     worker = proxy.released_worker()
     assert worker.unregister() == 1
-    with pytest.raises(grpc.RpcError) as refusal:
-        worker.register()
-    assert refusal.value.code() is grpc.StatusCode.FAILED_PRECONDITION
-    assert worker.instance in refusal.value.details()
-    assert proxy.shown(worker) == proxy.held(worker) == []
+    assert worker.register().succeeded
+    assert (proxy.shown(worker), proxy.held(worker)) == ([], [worker.card_key])
+    assert stale(proxy, worker.instance, "smoke", 1) == "STALE_ATTEMPT"
+    assert proxy.control.state(worker.instance) == "RELEASED"
+    proxy.control.pass_gates(worker.instance)
+    assert (proxy.shown(worker), proxy.held(worker)) == ([worker.card_key], [])
 
 
 def test_a_released_instance_adds_an_adapter_at_once(proxy: Proxy) -> None:

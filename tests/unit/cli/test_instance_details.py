@@ -182,3 +182,15 @@ def test_what_rules_in_dry_run_ask_for_is_shown_and_not_waited_for() -> None:
     assert "keeps back  nothing: dry run" in text
     assert "gate chat has to be decided" in text
     assert "0b2b  public" in text
+
+
+def test_a_later_card_is_shown_as_held_with_what_it_waits_for_and_the_command_that_helps() -> None:
+    instance = shown(state="RELEASED", gates={"smoke": "PENDING"})
+    instance.gated_keys.add(key=b"later", live=True)
+    text = "\n".join(render(instance, NOW))
+    assert "Why not all of it is public\n  gate smoke has to be decided (14m left)" in text
+    assert "0b2b  public\n  later  held" in text
+    assert next_steps(instance)[0] == "greenroom verdict 6177a228983c0b2b smoke passed --attempt 2 --reason 'why'"
+    instance.gates[0].state = pb.GATE_STATE_FAILED
+    _, step = next_steps(instance)
+    assert "what is public stays so" in step

@@ -77,3 +77,18 @@ def test_a_change_is_one_line() -> None:
 def test_a_gate_that_was_open_when_another_failed_is_not_decided() -> None:
     instance = shown(state="REJECTED", gates={"latency": "PENDING", "smoke": "FAILED"})
     assert "latency not decided, smoke failed" in one_line(instance, NOW)
+
+
+def test_a_released_one_with_a_later_card_says_what_that_waits_for() -> None:
+    instance = shown(state="RELEASED", gates={"smoke": "PENDING", "latency": "PASSED"})
+    assert waits_for(instance, NOW) == "-", "a gate that is open for what is gone keeps nothing back"
+    instance.gated_keys.add(key=b"later", live=True)
+    assert waits_for(instance, NOW) == "smoke (14m left)"
+    instance.gated_keys[1].live = False
+    assert waits_for(instance, NOW) == "-"
+
+
+def test_one_that_was_rejected_for_a_conflict_says_which() -> None:
+    instance = shown(state="REJECTED", gates={"smoke": "PENDING"})
+    instance.conditions.add(type="NoConflict", reason="RejectedForConflict", message="other blocks\nthere")
+    assert waits_for(instance, NOW) == "nothing: other blocks there"

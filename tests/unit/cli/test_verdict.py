@@ -88,6 +88,13 @@ def test_a_verdict_on_what_a_person_rejected_says_what_it_waits_for() -> None:
     assert said.endswith("): stored, and it stays out: alice rejected it; a retry or override ends that")
 
 
+def test_a_gate_that_failed_for_a_later_card_says_nothing_against_the_instance() -> None:
+    instance = shown(state="RELEASED", gates={"smoke": "FAILED"})
+    request = report_on(instance, "smoke", pb.OUTCOME_FAILED, "", "ann")
+    said = in_words(request, pb.ReportVerdictResponse(instance=instance, decision=pb.DECISION_REJECTED))
+    assert said.endswith("what it registered since its release stays out of routing")
+
+
 def test_what_was_sent_is_told_and_not_what_it_became_meanwhile() -> None:
     """Between the verdict and the answer a worker can change its card: another attempt, pending again."""
     request = report_on(shown(), "smoke", pb.OUTCOME_INCONCLUSIVE, "no route", "ann")

@@ -26,6 +26,8 @@ from greenroom.store.fenced import CarriedOut
 from greenroom.store.follower import Follower
 from greenroom.store.mirror import Mirror
 from tests.support.control_side import GATED, EventLog, MovableClock
+from tests.support.instances import K
+from tests.support.later import released_record, with_later
 from tests.support.mirroring import (
     ONE,
     TWO,
@@ -346,3 +348,36 @@ async def test_a_rollout_hold_that_expired_is_told_and_one_that_was_lifted_befor
         await log.wait_named("rollout_hold.expired")
     [event] = log.named("rollout_hold.expired")
     assert (event["id"], event["actor"], event["selector"]) == ("over", "ops", "everything")
+
+
+async def test_a_later_card_is_told_when_it_is_held_kept_back_and_published() -> None:
+    announcer, log, metrics = announcer_of(fed_follower([]))
+    record = with_later(released_record(), now=now())
+    announcer.held_later(ONE, record)
+    failed = with_verdict(record, "smoke", 2, Outcome.FAILED, reason="no answer", reporter="ci", now=now())
+    passed = with_verdict(record, "smoke", 2, Outcome.PASSED, reason="", reporter="ci", now=now())
+    announcer.carried_out(CarriedOut(ONE, record, failed, Effect.KEPT_BACK, 7))
+    announcer.carried_out(CarriedOut(ONE, record, released(passed, now()), Effect.PUBLISHED, 8))
+    held, rejected, published = log.events
+    assert [one["event"] for one in log.events] == ["later_cards.held", "later_cards.rejected", "later_cards.published"]
+    assert {one["keys"] for one in log.events} == {K.decode()}
+    assert held["command"] == f"greenroom verdict {ONE} smoke passed --attempt 2 --reason TEXT"
+    assert (rejected["gate"], rejected["reason"], rejected["actor"]) == ("smoke failed", "no answer", "ci")
+    assert published["revision"] == 8
+    assert metrics.registry.get_sample_value("greenroom_releases_total") == 0, "the instance had been released before"
+
+
+@pytest.mark.parametrize(
+    ("outcome", "left"),
+    [
+        (Outcome.ERROR, "released, a later card held, waits for smoke"),
+        (Outcome.PASSED, "released, a later card held, every gate passed"),
+    ],
+)
+async def test_a_verdict_on_a_later_card_is_told_as_that(outcome: Outcome, left: str) -> None:
+    announcer, log, _ = announcer_of(fed_follower([]))
+    before = with_later(released_record())
+    after = with_verdict(before, "smoke", 2, outcome, reason="r", reporter="ci", now=now())
+    report = VerdictReport(ONE, "smoke", 2, outcome, "r", "ci")
+    announcer.verdict_stored(report, CarriedOut(ONE, before, after, Effect.STORED, 7))
+    assert log.events[0]["leaves"] == left

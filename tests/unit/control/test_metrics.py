@@ -8,7 +8,7 @@ from prometheus_client import generate_latest
 from greenroom.control.metrics import Metrics
 from greenroom.core.decisions import DecisionKind
 from greenroom.core.record import Record
-from greenroom.core.transitions import Outcome, deadline_passed, rejected, released, with_verdict
+from greenroom.core.transitions import Outcome, conflicted, deadline_passed, rejected, released, with_verdict
 from greenroom.core.verdicts import Effect
 from greenroom.relay.calls import Observer
 from greenroom.store.fenced import CarriedOut
@@ -63,6 +63,8 @@ def test_rejections_tell_a_reporter_from_the_clock() -> None:
     metrics.carried_out(done(before, deadline_passed(before, "smoke", now()), Effect.REJECTED))
     assert value(metrics, "rejections_total", cause="verdict") == 1
     assert value(metrics, "rejections_total", cause="deadline") == 1
+    metrics.carried_out(done(before, conflicted(before, "other blocks", now()), Effect.REJECTED))
+    assert value(metrics, "rejections_total", cause="conflict") == 1
     assert value(metrics, "gate_duration_seconds_count", gate="smoke", outcome="deadline") == 1
 
 
@@ -80,8 +82,8 @@ def test_verdicts_and_rejections_are_there_before_the_first_one() -> None:
     metrics = metrics_of()
     for outcome in Outcome:
         assert value(metrics, "verdicts_total", gate="smoke", outcome=outcome.value) == 0
-    causes = ("verdict", "deadline", "person")
-    assert [value(metrics, "rejections_total", cause=cause) for cause in causes] == [0, 0, 0]
+    causes = ("verdict", "deadline", "person", "conflict")
+    assert [value(metrics, "rejections_total", cause=cause) for cause in causes] == [0] * 4
     assert {value(metrics, "decisions_total", kind=kind.value) for kind in DecisionKind} == {0}
     assert (value(metrics, "releases_total"), value(metrics, "ungated_writes_total")) == (0, 0)
 

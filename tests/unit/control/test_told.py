@@ -3,11 +3,12 @@
 import gc
 
 from greenroom.control.told import Known
-from greenroom.core.keyspace import ROLLOUT_HOLDS
+from greenroom.core.keyspace import ROLLOUT_HOLDS, InstanceId
+from greenroom.core.record import Record
 from greenroom.store.mirror import Mirror
 from tests.support.control_side import GATED
 from tests.support.mirroring import ONE, TWO, claim_kv, delete_event, held, put_event, record_kv, shadow_kv
-from tests.support.registering import instance_record, instance_record_key
+from tests.support.registering import entry, held_record, instance_record, instance_record_key
 
 HOLD = ROLLOUT_HOLDS + b"freeze"
 FOR_OTHERS = b'{"hold_id": "freeze", "reason": "r", "actor": "a", "selector": {"model": "other"}}'
@@ -54,6 +55,24 @@ def test_what_does_not_show_leaves_it() -> None:
     first = known.now(ONE)
     mirror.apply([put_event(HOLD, FOR_OTHERS), *map(_put, held(TWO))])
     assert known.now(ONE) is first
+
+
+def test_a_conflict_shows() -> None:
+    mirror = mirror_of_one()
+    known = Known(mirror)
+    one, two = configured(ONE, "a=1"), configured(TWO, "a=2")
+    mirror.apply([_put(record_kv(ONE, one))])
+    first = known.now(ONE)
+    mirror.apply([*map(_put, held(TWO, two))])
+    second = known.now(ONE)
+    assert first is not second
+    assert second is not None
+    assert (second.message.conditions[3].reason, second.message.conditions[3].status) == ("ConflictsWithHeld", False)
+
+
+def configured(instance: InstanceId, configuration: str) -> Record:
+    card = entry(instance).model_copy(update={"configuration": configuration})
+    return held_record(instance).model_copy(update={"cards": (card,)})
 
 
 def _put(kv: object) -> object:

@@ -24,6 +24,9 @@ from greenroom.core.transitions import (
 from greenroom.pb.control.v1 import control_pb2 as pb
 from greenroom.pb.etcd import kv_pb2
 from greenroom.store.claims import HeldClaim
+from greenroom.store.mirrored import MirroredInstance
+from tests.support.instances import LORA, K
+from tests.support.later import released_record, with_later
 from tests.support.mirroring import ONE
 from tests.support.registering import card_key, entry, held_record, now
 
@@ -201,3 +204,38 @@ def test_a_rollout_hold_with_and_without_a_selector() -> None:
     shown = views.rollout_hold_message(some)
     assert views.selector_of(shown.selector) == some.selector
     assert shown.WhichOneof("expiration") == "expire_time"
+
+
+@pytest.mark.parametrize(
+    ("outcome", "decision", "reason"),
+    [
+        (None, pb.DECISION_RECORDED, "GatesOpen"),
+        (Outcome.ERROR, pb.DECISION_RECORDED, "GatesOpen"),
+        (Outcome.PASSED, pb.DECISION_QUEUED, "AllPassed"),
+        (Outcome.FAILED, pb.DECISION_REJECTED, "GateFailed"),
+    ],
+)
+def test_a_later_card_is_shown_as_held_in_a_released_instance(
+    outcome: Outcome | None, decision: int, reason: str
+) -> None:
+    record = with_later(released_record())
+    if outcome:
+        record = with_verdict(record, "smoke", 2, outcome, reason="", reporter="ci", now=now())
+    assert views.decision_of(record) == decision
+    said = views.mirrored_instance(MirroredInstance(ONE, record, 7, frozenset({K}), None), ())
+    assert said.state == pb.INSTANCE_STATE_RELEASED
+    assert {key.key: (key.live, key.public) for key in said.gated_keys} == {K: (True, False), LORA: (True, True)}
+    assert said.conditions[0].reason == reason
+    assert views.decision_of(released(record, now()) if outcome is Outcome.PASSED else record.with_held(())) == (
+        pb.DECISION_RELEASED
+    )
+
+
+def test_a_rollout_hold_applies_to_a_released_instance_by_what_waits_of_it() -> None:
+    record = with_later(released_record())
+    holds = tuple(
+        RolloutHold(hold_id=name, reason="r", actor="a", selector=Selector(model=entry.model))
+        for name, entry in zip(("public", "later"), record.cards, strict=True)
+    )
+    waiting = MirroredInstance(ONE, record, 7, frozenset({K}), None)
+    assert list(views.mirrored_instance(waiting, holds).rollout_holds) == ["later"]

@@ -72,10 +72,9 @@ def test_else_is_sent_under_the_guard_of_what_failed(seen: Snapshot, revision: i
     assert TEXT.txn(branch.call) == f"mod(K)={revision} || put K lease; get K"
 
 
-def test_a_shadow_counts_for_nothing_once_its_instance_is_released() -> None:
+def test_a_later_card_of_a_released_instance_is_what_there_is_of_its_key() -> None:
     released = held_record(K).model_copy(update={"state": State.RELEASED})
-    seen = snapshot(released, shadows={K: 20}, public={K: 40})
-    assert "mod(K)=40" in TEXT.txn(chosen(upsert(version(K)), seen).call)
+    assert "mod(K)=20" in TEXT.txn(chosen(upsert(version(K)), snapshot(released, shadows={K: 20})).call)
 
 
 def test_an_absent_key_is_guarded_as_absent_and_has_no_value() -> None:

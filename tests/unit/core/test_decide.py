@@ -5,6 +5,8 @@ from datetime import datetime, timedelta
 
 import pytest
 
+from greenroom.core.configuration import Difference
+from greenroom.core.conflicts import Conflict
 from greenroom.core.decide import (
     DEADLINE_GRACE_SECONDS,
     Condition,
@@ -13,6 +15,7 @@ from greenroom.core.decide import (
     GiveUp,
     Lapse,
     Reject,
+    RejectForConflict,
     Release,
     Wait,
     Withdraw,
@@ -23,8 +26,8 @@ from greenroom.core.decide import (
     waits_its_turn,
 )
 from greenroom.core.fleet import Standing
-from greenroom.core.keyspace import Key
-from greenroom.core.policy import Hold, Phase
+from greenroom.core.keyspace import InstanceId, Key
+from greenroom.core.policy import Hold, OnConflict, Phase
 from greenroom.core.record import ALREADY_PUBLIC, GateState, Record, State
 from greenroom.core.rollout_holds import RolloutHold
 from greenroom.core.selectors import Selector
@@ -41,6 +44,7 @@ from greenroom.core.transitions import (
     withdrawn,
 )
 from tests.support.instances import LORA, NOW, K, entry, held_record, needs
+from tests.support.later import released_record, with_later
 
 DEADLINE = NOW + timedelta(seconds=900)
 HELD = held_record(K, gates=("smoke", "chat"))
@@ -167,7 +171,8 @@ RENEW_BY = NOW + timedelta(seconds=60)
 def continuous(record: Record, gate: str = "chat", **update: object) -> Record:
     """The record with a continuous gate that has passed, until RENEW_BY."""
     settings = {"phase": Phase.CONTINUOUS, "ttl_seconds": 60, "state": GateState.PASSED, "deadline": RENEW_BY}
-    gates = {**record.gates, gate: record.gates[gate].model_copy(update={**settings, **update})}
+    changed = {**settings, "passed": NOW, **update}
+    gates = {**record.gates, gate: record.gates[gate].model_copy(update=changed)}
     return record.model_copy(update={"gates": gates})
 
 
@@ -390,3 +395,111 @@ def test_an_instance_in_dry_run_would_be_released_as_others_are_and_takes_no_tur
     assert not waits_its_turn(passed, live_cards=1, rollout_holds=())
     found = conditions(record, live_cards=1, rollout_holds=(), standing=Standing(8, 8))
     assert (found[0].status, found[2].status, found[2].reason) == (False, True, "DryRun")
+
+
+LATER_CARD = with_later(released_record(("smoke", "chat")))
+LATER_PASSED = verdict(LATER_CARD, "smoke", Outcome.PASSED)
+LATER_FAILED = verdict(LATER_CARD, "smoke", Outcome.FAILED, "wrong answers")
+
+
+@pytest.mark.parametrize(
+    ("record", "waiting", "holds", "now", "decision"),
+    [
+        (LATER_CARD, 1, (), NOW, Wait(DEADLINE)),
+        (LATER_CARD, 1, (), DEADLINE, Reject("smoke")),
+        (LATER_CARD.with_held(()), 0, (), DEADLINE, Wait()),
+        (LATER_PASSED, 1, (), DEADLINE, Release()),
+        (LATER_PASSED, 1, (FREEZE,), DEADLINE, Wait()),
+        (LATER_PASSED, 1, (ELSEWHERE,), DEADLINE, Release()),
+        (LATER_PASSED.with_held(()), 0, (), DEADLINE, Wait()),
+        (LATER_FAILED, 1, (), DEADLINE, Wait()),
+        (released(LATER_PASSED, NOW), 0, (), DEADLINE, Wait()),
+    ],
+    ids=["open", "late", "late, and gone", "passed", "on hold", "others on hold", "gone", "failed", "published"],
+)
+def test_of_a_released_instance_only_its_later_cards_are_decided(
+    record: Record, waiting: int, holds: tuple[RolloutHold, ...], now: datetime, decision: Decision
+) -> None:
+    assert decide(record, live_cards=waiting, rollout_holds=holds, now=now) == decision
+
+
+@pytest.mark.parametrize(
+    ("record", "status", "reason", "message"),
+    [
+        (LATER_CARD, False, "GatesOpen", f"it is released, but {K.decode()}, which came later: smoke until"),
+        (LATER_FAILED, False, "GateFailed", "which came later: smoke failed: wrong answers"),
+        (LATER_PASSED, True, "AllPassed", "every gate passed or was overridden"),
+        (LATER_FAILED.with_held(()), True, "AllPassed", "whatever it has registered is public"),
+    ],
+)
+def test_why_a_later_card_is_not_public(record: Record, status: bool, reason: str, message: str) -> None:
+    found = condition(record, ConditionType.GATES_PASSED)
+    assert (found.status, found.reason) == (status, reason)
+    assert message in found.message
+
+
+BLOCKS = Difference("kv_cache_block_size", "64", "32")
+RELEASED_ONE, HELD_ONE = (Conflict("tiny", InstanceId("a1"), is_public, (BLOCKS,)) for is_public in (True, False))
+
+
+def on_conflict(record: Record, does: OnConflict) -> Record:
+    return record.model_copy(update={"on_conflict": does})
+
+
+@pytest.mark.parametrize(
+    ("does", "conflict", "decision"),
+    [
+        (OnConflict.WARN, RELEASED_ONE, Release()),
+        (OnConflict.QUEUE, RELEASED_ONE, Wait()),
+        (OnConflict.REJECT, RELEASED_ONE, RejectForConflict(str(RELEASED_ONE))),
+        (OnConflict.QUEUE, HELD_ONE, Release()),
+        (OnConflict.REJECT, HELD_ONE, Release()),
+    ],
+)
+def test_a_conflict_with_a_released_instance_does_what_the_rules_say(
+    does: OnConflict, conflict: Conflict, decision: Decision
+) -> None:
+    """One that is held may never be released: waiting for it, two would wait for each other."""
+    record = on_conflict(PASSED, does)
+    found = decide(record, live_cards=1, rollout_holds=(), now=NOW, conflicts=(conflict, HELD_ONE))
+    assert found == decision
+
+
+def test_a_conflict_rejects_before_its_gates_have_passed_and_queues_only_after() -> None:
+    for does, decision in (
+        (OnConflict.REJECT, RejectForConflict(str(RELEASED_ONE))),
+        (OnConflict.QUEUE, Wait(DEADLINE)),
+    ):
+        record = on_conflict(HELD, does)
+        assert decide(record, live_cards=1, rollout_holds=(), now=NOW, conflicts=(RELEASED_ONE,)) == decision
+
+
+@pytest.mark.parametrize("record", [LATER_PASSED, all_passed(WITHDRAWN)], ids=["later", "withdrawn"])
+def test_what_was_released_once_waits_where_another_is_rejected(record: Record) -> None:
+    rejects = on_conflict(record, OnConflict.REJECT)
+    assert decide(rejects, live_cards=1, rollout_holds=(), now=NOW, conflicts=(RELEASED_ONE,)) == Wait()
+    assert decide(rejects, live_cards=1, rollout_holds=(), now=NOW) == Release()
+
+
+@pytest.mark.parametrize(
+    ("record", "conflicts_of", "status", "reason", "said"),
+    [
+        (HELD, (), True, "NoConflict", "nobody's card of the same model is configured otherwise"),
+        (RELEASED, (), True, "NoConflict", "it is released"),
+        (HELD, (HELD_ONE,), False, "ConflictsWithHeld", str(HELD_ONE)),
+        (HELD, (RELEASED_ONE, HELD_ONE), False, "ConflictsWithReleased", f"{RELEASED_ONE}; {HELD_ONE}"),
+        (
+            on_conflict(HELD, OnConflict.QUEUE),
+            (RELEASED_ONE,),
+            False,
+            "ConflictsWithReleased",
+            f"{RELEASED_ONE}; it waits as long as one that is released differs",
+        ),
+        (HELD.model_copy(update={"conflict": "as it was"}), (), False, "RejectedForConflict", "as it was"),
+    ],
+)
+def test_what_people_are_told_of_conflicts(
+    record: Record, conflicts_of: tuple[Conflict, ...], status: bool, reason: str, said: str
+) -> None:
+    found = conditions(record, live_cards=1, rollout_holds=(), conflicts=conflicts_of)[3]
+    assert (found.type, found.status, found.reason, found.message) == (ConditionType.NO_CONFLICT, status, reason, said)

@@ -30,7 +30,6 @@ from greenroom.errors import EtcdRefusal, NewCardNeedsGates
 from greenroom.pb.etcd import rpc_pb2
 from tests.support.instances import (
     GATED_KEYS,
-    INSTANCE,
     LORA,
     NAMES,
     NOW,
@@ -57,6 +56,7 @@ from tests.support.instances import (
     value_of,
     version,
 )
+from tests.support.later import with_later
 from tests.support.txn_text import record_text
 
 MIB = 1 << 20
@@ -101,6 +101,11 @@ def recorded_in(planned: Gated) -> Record:
     return record
 
 
+def later_in(planned: Gated) -> dict[Key, tuple[str, ...]]:
+    """The later cards of the record that the Txn writes, with the gates that each waits for."""
+    return {entry.gated_key: entry.later_gates for entry in recorded_in(planned).later}
+
+
 def left(planned: Gated) -> str:
     return record_text(recorded_in(planned), NAMES)
 
@@ -115,6 +120,7 @@ def released_record(*keys: Key, hold: Hold = Hold.CARD) -> Record:
 
 
 REJECTED = with_verdict(held_record(K), "smoke", 1, Outcome.FAILED, reason="no", reporter="ci", now=NOW)
+LATER_CARD = with_later(released_record(LORA))
 WITHDRAWN = withdrawn(released_record(K), "alice", "bad", NOW, by_person=True)
 
 
@@ -200,9 +206,11 @@ def test_a_card_without_a_rule_before_an_instance_record_with_one_does_not_open_
         assert list(recorded_in(plan(then(*operations), snapshot(), ONLY_INSTANCE)).gates) == ["route"]
 
 
-def test_an_instance_record_of_a_released_instance_whose_own_gates_have_not_passed_is_refused() -> None:
-    with pytest.raises(NewCardNeedsGates, match="its gates route have not passed here"):
-        plan(create_txn(I), snapshot(released_record(K), public=(K,)), ONLY_INSTANCE)
+def test_an_instance_record_of_a_released_instance_whose_own_gates_have_not_passed_is_held() -> None:
+    planned = plan(create_txn(I), snapshot(released_record(K), public=(K,)), ONLY_INSTANCE)
+    assert TEXT.operations(planned.txn.success) == "put S(I) lease; put R keep"
+    assert left(planned) == "RELEASED card+instance g1 [K I] smoke:PASSED#1 route:PENDING#1"
+    assert later_in(planned) == {I: ("route",)}
 
 
 def test_row_4_the_recorded_taint_edits_are_edits_of_taints() -> None:
@@ -336,18 +344,92 @@ def test_row_12_a_card_that_no_rule_concerns_is_listed_so_that_a_withdrawal_take
     assert left(planned) == "RELEASED card g1 [LORA K] smoke:PASSED#1"
 
 
-@pytest.mark.parametrize(
-    ("key", "rules", "why"),
-    [
-        (LORA, policy("smoke", "chat", "slow"), "its gates chat, slow have not passed here"),
-        (K, SMOKE, "it is not a LoRA card"),
-    ],
-    ids=["a gate that it brings", "a card of its own"],
+CREATES_SHADOW = (
+    "ver(S({0}))=0 | mod(R)=7 | ver({0})=0 || put S({0}) lease; put R keep || get S({0}); get R keys; get {0} keys"
 )
-def test_a_new_card_of_a_released_instance_that_was_not_checked_is_refused(key: Key, rules: Policy, why: str) -> None:
-    with pytest.raises(NewCardNeedsGates, match=why) as refused:
-        plan(create_txn(key), snapshot(released_record(), public=()), rules)
-    assert refused.value.metadata == {"instance": INSTANCE}
+
+
+@pytest.mark.parametrize(
+    ("key", "before", "rules", "after", "waits_for"),
+    [
+        (
+            LORA,
+            released_record(K),
+            policy("smoke", "chat", "slow"),
+            "RELEASED card g2 [K LORA] smoke:PASSED#1 chat:PENDING#1 slow:PENDING#1",
+            ("chat", "slow"),
+        ),
+        (K, released_record(LORA), SMOKE, "RELEASED card g2 [LORA K] smoke:PENDING#2", ("smoke",)),
+        (K, released_record(K, LORA), SMOKE, "RELEASED card g2 [LORA K] smoke:PENDING#2", ("smoke",)),
+        (
+            K,
+            opened_as_public((entry(LORA),), needs(), NOW),
+            SMOKE,
+            "RELEASED card g2 [LORA K] smoke:PENDING#2",
+            ("smoke",),
+        ),
+        (
+            K,
+            released_record(LORA, hold=Hold.HEALTH),
+            SMOKE,
+            "RELEASED health g2 [LORA K] smoke:PENDING#2",
+            ("smoke",),
+        ),
+    ],
+    ids=["a gate that it brings", "another model", "back again", "AlreadyPublic", "hold health, but its own rules"],
+)
+def test_row_19_a_later_card_is_held_by_itself_for_the_gates_that_have_not_seen_it(
+    key: Key, before: Record, rules: Policy, after: str, waits_for: tuple[str, ...]
+) -> None:
+    planned = plan(create_txn(key), snapshot(before, public=(K,) if key == LORA else (LORA,)), rules)
+    name = NAMES[key]
+    assert TEXT.txn(planned.txn) == CREATES_SHADOW.format(name)
+    assert (left(planned), later_in(planned)) == (after, {key: waits_for})
+    assert recorded_in(planned).released == before.released
+
+
+def test_row_19_a_gate_that_failed_for_a_later_card_stays_so_for_the_next() -> None:
+    """It is for a person to retry, as while an instance waits."""
+    failed = with_verdict(LATER_CARD, "smoke", 2, Outcome.FAILED, reason="no", reporter="ci", now=NOW)
+    planned = plan(create_txn(LORA), snapshot(failed, shadows=(K,)))
+    assert left(planned) == "RELEASED card g3 [K LORA] smoke:FAILED#2"
+    assert later_in(planned) == {K: ("smoke",), LORA: ("smoke",)}
+
+
+def test_row_19_a_later_card_that_is_gone_has_no_part_in_what_comes_after_it() -> None:
+    planned = plan(create_txn(LORA), snapshot(LATER_CARD), policy("chat"))
+    assert later_in(planned) == {LORA: ("chat",)}
+
+
+def test_row_19_a_card_beside_it_that_has_nothing_to_pass_is_public_at_once() -> None:
+    """Of one call's puts only the one is held."""
+    txn = then(put(K), put(LORA))
+    planned = plan(txn, snapshot(released_record(I), public=(I,)))
+    assert TEXT.operations(planned.txn.success) == "put S(K) lease; put LORA lease; put R keep"
+    assert later_in(planned) == {K: ("smoke",)}
+
+
+def test_row_4_an_edit_of_a_later_cards_taints_does_not_write_the_record() -> None:
+    planned = plan(edit_txn(K, 20, SAME_BUT_TAINTS), snapshot(LATER_CARD, shadows=(K,), public=(LORA,)))
+    assert TEXT.txn(planned.txn) == (
+        "mod(S(K))=20 | mod(R)=7 | ver(S(K))>0 || put S(K) lease || get S(K); get R keys; get S(K) keys"
+    )
+
+
+@pytest.mark.parametrize("rules", [SMOKE, NO_RULE, policy("smoke", "chat")], ids=["its rule", "no rule", "more"])
+def test_row_5_an_edit_of_more_opens_new_attempts_of_what_the_later_card_waits_for(rules: Policy) -> None:
+    """The record says which gates those are, so that a replica with another policy opens them too."""
+    passed = with_verdict(LATER_CARD, "smoke", 2, Outcome.PASSED, reason="", reporter="ci", now=NOW)
+    planned = plan(edit_txn(K, 20, OTHER_CARD), snapshot(passed, shadows=(K,), public=(LORA,)), rules)
+    assert TEXT.operations(planned.txn.success) == "put S(K) lease; put R keep"
+    more = " chat:PENDING#1" if rules == policy("smoke", "chat") else ""
+    assert left(planned) == f"RELEASED card g3 [LORA K] smoke:PENDING#3{more}"
+    assert set(later_in(planned)) == {K}
+
+
+def test_row_6_a_later_card_is_deleted_where_it_is() -> None:
+    planned = plan(then(delete(K)), snapshot(LATER_CARD, shadows=(K,), public=(LORA,)))
+    assert TEXT.txn(planned.txn) == "mod(R)=7 || del S(K) || get R keys"
 
 
 def test_row_13_a_released_delete() -> None:

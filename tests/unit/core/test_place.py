@@ -5,12 +5,13 @@ from dataclasses import replace
 import pytest
 
 from greenroom.core.keyspace import Key
-from greenroom.core.place import Place, effective_hold, place_compares, place_of, where
+from greenroom.core.place import Place, effective_hold, gates_to_pass, place_compares, place_of, where
 from greenroom.core.policy import Hold, Requirements
 from greenroom.core.record import Record, State
 from greenroom.core.snapshot import Snapshot
 from greenroom.core.transitions import Outcome, with_verdict, withdrawn
 from tests.support.instances import LORA, NOW, TEXT, I, K, gated, held_record, needs, snapshot
+from tests.support.later import released_record, with_later
 
 HELD = held_record(K)
 RELEASED = HELD.model_copy(update={"state": State.RELEASED})
@@ -26,10 +27,36 @@ def test_a_key_that_is_somewhere_stays_there_whatever_the_rules(key: Key, asked:
         assert place_of(gated(key), snapshot(record, shadows=(key,), public=(key,)), asked) is Place.SHADOW
 
 
-@pytest.mark.parametrize("asked", [None, *RULE.values()], ids=lambda asked: asked.hold if asked else "no rule")
-@pytest.mark.parametrize("key", [K, I])
-def test_a_released_instances_keys_are_public(key: Key, asked: Requirements | None) -> None:
-    assert place_of(gated(key), snapshot(RELEASED), asked) is Place.PUBLIC
+@pytest.mark.parametrize(
+    ("asked", "model", "lora", "instance"),
+    [
+        (None, (), (), ()),
+        (Hold.HEALTH, ("smoke",), (), ()),
+        (Hold.CARD, ("smoke",), (), ()),
+        (Hold.CARD_AND_INSTANCE, ("smoke",), (), ()),
+    ],
+)
+def test_a_released_instance_holds_what_its_gates_have_not_seen(
+    asked: Hold | None, model: tuple[str, ...], lora: tuple[str, ...], instance: tuple[str, ...]
+) -> None:
+    """K is another model's card; what passed here stands in for the others."""
+    seen, rules = snapshot(released_record()), RULE[asked] if asked else None
+    for key, gates in ((K, model), (LORA, lora), (I, instance)):
+        assert gates_to_pass(gated(key), seen, rules) == gates
+        assert place_of(gated(key), seen, rules) is (Place.SHADOW if gates else Place.PUBLIC)
+
+
+@pytest.mark.parametrize(("key", "hold"), [(LORA, Hold.CARD), (I, Hold.CARD_AND_INSTANCE)])
+def test_a_gate_that_has_not_passed_here_holds_whatever_brings_it(key: Key, hold: Hold) -> None:
+    rules = needs("smoke", "chat", "route", hold=hold)
+    assert gates_to_pass(gated(key), snapshot(with_later(released_record(), "chat")), rules) == ("chat", "route")
+    assert gates_to_pass(gated(key), snapshot(released_record(hold=Hold.HEALTH)), RULE[Hold.HEALTH]) == ()
+
+
+def test_a_later_card_stays_where_it_is_found() -> None:
+    for asked in (None, *RULE.values()):
+        assert place_of(gated(K), snapshot(released_record(), shadows=(K,)), asked) is Place.SHADOW
+        assert place_of(gated(K), snapshot(released_record(), public=(K,)), asked) is Place.PUBLIC
 
 
 @pytest.mark.parametrize(
@@ -86,6 +113,8 @@ def test_what_stands_for_a_key() -> None:
         (HELD, (), (K,), Place.PUBLIC, ["ver(S(K))=0", "ver(K)>0"]),
         (RELEASED, (), (K,), Place.PUBLIC, ["ver(K)>0"]),
         (RELEASED, (), (), Place.PUBLIC, []),
+        (RELEASED, (), (), Place.SHADOW, ["ver(K)=0"]),
+        (RELEASED, (K,), (), Place.SHADOW, ["ver(S(K))>0"]),
     ],
 )
 def test_what_must_still_be_so(

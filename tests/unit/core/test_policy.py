@@ -177,6 +177,19 @@ def test_the_stronger_hold_wins_whatever_the_order(weaker: Hold, stronger: Hold)
     assert weaker.stronger(stronger) is expected
 
 
+def test_of_what_rules_do_on_a_conflict_the_most_is_done_and_the_default_is_a_warning() -> None:
+    one, two = rule(on_conflict="queue"), rule(selector={"model": "Q*"}, on_conflict="reject")
+    for rules, expected in (
+        ((rule(),), "warn"),
+        ((rule(), one), "queue"),
+        ((one, two), "reject"),
+        ((two, one), "reject"),
+    ):
+        found = policy(*rules).requirements(card(), CARD_ATTRIBUTES)
+        assert found is not None
+        assert found.on_conflict == expected
+
+
 def test_dynamos_keys_are_the_default() -> None:
     gated_keys = policy(rule()).gated_keys()
     assert gated_keys.prefixes == (b"v1/mdc/",)

@@ -24,6 +24,7 @@ from greenroom.core.templates import KeyKind
 from greenroom.core.transitions import Outcome, card_added, retried, with_verdict
 from greenroom.errors import UnreadableRecord
 from tests.support.instances import LORA, NOW, I, K, entry, held_record, needs
+from tests.support.later import released_record, with_later
 
 
 def stored(**changes: object) -> bytes:
@@ -52,6 +53,12 @@ def test_the_stored_form_is_this() -> None:
                 "endpoint": "generate",
                 "model": "tiny2",
                 "suffix": "",
+                "configuration": (
+                    "context_length=2048 gen_config=900cf68ad143 kv_cache_block_size=64 "
+                    "model_info=87077b2f22ce model_type=8e5b825c420a prompt_formatter=a2c7d6b89ed4 "
+                    "source_path=/models/tiny tokenizer=f821e7188507 worker_type=aggregated"
+                ),
+                "later_gates": [],
             }
         ],
         "gates": {
@@ -83,6 +90,8 @@ def test_the_stored_form_is_this() -> None:
         "withdrawn_by": "",
         "rejected_by": "",
         "dry_run": False,
+        "on_conflict": "warn",
+        "conflict": "",
         "transitions": [
             {
                 "time": "2026-03-01T12:00:00.000+00:00",
@@ -290,3 +299,23 @@ def test_a_reason_keeps_its_last_2_kib_cut_between_characters(reason: str, kept:
 )
 def test_gate_states(state: GateState, is_open: bool, is_through: bool) -> None:
     assert (state.is_open, state.is_through) == (is_open, is_through)
+
+
+def test_the_gates_that_keep_something_back() -> None:
+    assert held_record(K, gates=("smoke", "chat")).waited_for.keys() == {"smoke", "chat"}
+    assert released_record(("smoke", "chat")).waited_for == {}
+    assert with_later(released_record(("smoke", "chat"))).waited_for.keys() == {"smoke"}
+
+
+def test_a_later_card_that_is_not_held_any_more_is_not_marked() -> None:
+    record = with_later(released_record())
+    assert [entry.gated_key for entry in record.later] == [K]
+    assert record.with_held({K}) is record
+    assert record.with_held({LORA}).later == ()
+    assert record.with_held(()).keys == record.keys
+
+
+def test_selectors_are_tried_on_what_waits() -> None:
+    public, later = released_record(), with_later(released_record())
+    assert {one.model for one in public.attributes} == {"lora-a"}
+    assert [one.model for one in later.attributes] == [entry(K).model]

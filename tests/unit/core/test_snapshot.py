@@ -74,11 +74,12 @@ def test_an_unreadable_record_is_named_by_its_key() -> None:
         (held_record(K, hold=Hold.HEALTH), (), (K,), 1),
         (held_record(K, LORA, hold=Hold.HEALTH), (LORA,), (), 1),
         (held_record(K, LORA, hold=Hold.HEALTH), (LORA,), (K,), 2),
-        (held_record(K).model_copy(update={"state": State.RELEASED}), (), (K,), 1),
+        (held_record(K).model_copy(update={"state": State.RELEASED}), (), (K,), 0),
+        (held_record(K, LORA, I).model_copy(update={"state": State.RELEASED}), (LORA, I), (K,), 2),
     ],
     ids=[
         "all", "one is gone", "public is not held", "an instance record is no card", "health",
-        "health, but its own rules hold it", "health, and both", "released",
+        "health, but its own rules hold it", "health, and both", "released", "released, and more came later",
     ],
 )  # fmt: skip
 def test_live_cards(record: Record, shadows: tuple[Key, ...], public: tuple[Key, ...], live: int) -> None:

@@ -11,7 +11,7 @@ from greenroom.core import record as records
 from greenroom.core.decide import is_ready
 from greenroom.core.events import REFUSED, SETTLE, TABLE, Event
 from greenroom.core.keyspace import Key
-from greenroom.core.policy import Hold, Phase, Requirements, gates_of
+from greenroom.core.policy import Hold, OnConflict, Phase, Requirements, gates_of
 from greenroom.core.record import (
     ALREADY_PUBLIC,
     MAX_ACTOR_BYTES,
@@ -25,11 +25,13 @@ from greenroom.core.record import (
 )
 from greenroom.core.silence import pass_lapsed
 from greenroom.core.transitions import (
+    APART,
     ITSELF,
     Outcome,
     card_added,
     card_changed,
     card_published,
+    conflicted,
     deadline_passed,
     dropped,
     gate_of,
@@ -46,6 +48,7 @@ from greenroom.core.transitions import (
 )
 from greenroom.errors import StaleAttempt, UnknownGate, VerdictAlreadyGiven, WrongState
 from tests.support.instances import LORA, NAMES, NOW, I, K, entry, held_record, needs
+from tests.support.later import released_record, with_later
 from tests.support.txn_text import record_text
 
 LATER = NOW + timedelta(seconds=30)
@@ -106,6 +109,7 @@ FIRE: dict[Event, Callable[[Record], Record]] = {
     Event.WITHDRAW: withdraw,
     Event.DROP: lambda record: dropped(record, "alice", "out", LATER),
     Event.REVOKE_LEASE: lambda record: lease_revoked(record, "alice", "start anew", LATER),
+    Event.CONFLICT: lambda record: conflicted(record, "other blocks", LATER),
 }
 PAIRS = [(state, event) for state in State for event in Event]
 OPEN = {"state": GateState.PENDING}
@@ -125,7 +129,7 @@ def test_every_event_can_be_tried() -> None:
     assert set(FIRE) == set(Event)
 
 
-@pytest.mark.parametrize(("state", "event"), [pair for pair in PAIRS if TABLE[pair] == REFUSED])
+@pytest.mark.parametrize(("state", "event"), [pair for pair in PAIRS if TABLE[pair] in (REFUSED, APART)])
 def test_a_refused_event_raises_and_changes_nothing(state: State, event: Event) -> None:
     record = with_an_open_gate(EXAMPLES[state])
     before = record.model_copy(deep=True)
@@ -148,6 +152,12 @@ SETTLED = [
     (HELD, Event.OVERRIDE, State.HELD),
     (HELD, Event.RETRY, State.HELD),
     (REJECTED, Event.GATE_PASSED, State.REJECTED),
+    (REJECTED, Event.CARD_ADDED, State.REJECTED),
+    (REJECTED, Event.CARD_CHANGED, State.REJECTED),
+    (conflicted(HELD, "other blocks", LATER), Event.CARD_CHANGED, State.HELD),
+    (conflicted(HELD, "other blocks", LATER), Event.GATE_PASSED, State.REJECTED),
+    (conflicted(HELD, "other blocks", LATER), Event.OVERRIDE, State.HELD),
+    (conflicted(HELD, "other blocks", LATER), Event.RETRY, State.HELD),
     (REJECTED, Event.OVERRIDE, State.HELD),
     (BOTH_FAILED, Event.OVERRIDE, State.HELD),
     (REJECTED, Event.RETRY, State.HELD),
@@ -592,6 +602,82 @@ def test_long_reasons_keep_their_end_and_the_trail_less_of_it() -> None:
         assert (len(told), told[-7:]) == (MAX_TRAIL_REASON_BYTES, "the end")
 
 
+LATER_CARD = with_later(released_record(("smoke", "chat")), now=LATER)
+
+
+def test_a_later_card_opens_attempts_of_the_gates_that_it_waits_for_and_of_no_other() -> None:
+    assert text(LATER_CARD) == "RELEASED card g2 [LORA K] smoke:PENDING#2 chat:PASSED#1"
+    assert text(with_later(released_record(), "new")) == "RELEASED card g2 [LORA K] smoke:PASSED#1 new:PENDING#1"
+    line = LATER_CARD.transitions[-1]
+    assert (line.event, line.from_state, line.to_state) == ("card added", State.RELEASED, State.RELEASED)
+
+
+@pytest.mark.parametrize("event", [event for event in Event if TABLE[State.RELEASED, event] == APART])
+def test_what_is_about_later_cards_alone_leaves_the_instance_released(event: Event) -> None:
+    ready = verdict(LATER_CARD, "smoke", Outcome.PASSED)
+    fire: dict[Event, Callable[[Record], Record]] = {
+        Event.GATE_PASSED: lambda record: verdict(record, "smoke", Outcome.PASSED),
+        Event.GATE_FAILED: lambda record: verdict(record, "smoke", Outcome.FAILED),
+        Event.GATE_UNDECIDED: lambda record: verdict(record, "smoke", Outcome.ERROR),
+        Event.DEADLINE_PASSED: lambda record: deadline_passed(record, "smoke", LATER),
+        Event.RELEASE: lambda _: released(ready, LATER),
+    }
+    after = fire.get(event, FIRE[event])(LATER_CARD)
+    assert after.state is State.RELEASED
+    assert after.transitions[-1].to_state is after.transitions[-1].from_state is State.RELEASED
+    with pytest.raises(WrongState, match="is refused: the instance is RELEASED"):
+        FIRE[event](with_an_open_gate(LATER_CARD.with_held(())))
+
+
+def test_a_retry_and_an_override_concern_only_gates_that_a_later_card_waits_for() -> None:
+    failed = verdict(LATER_CARD, "smoke", Outcome.FAILED)
+    assert text(retried(failed, (), "alice", "", LATER)).endswith("smoke:PENDING#3 chat:PASSED#1")
+    with pytest.raises(WrongState, match="no later card of the released instance waits for gate 'chat'"):
+        retried(failed, ("chat",), "alice", "", LATER)
+    left_open = with_an_open_gate(failed)
+    assert text(overridden(left_open, "alice", "", LATER)).endswith("smoke:OVERRIDDEN#2 chat:PENDING#1")
+
+
+def test_what_is_published_later_is_no_second_release() -> None:
+    after = released(verdict(LATER_CARD, "smoke", Outcome.PASSED), LATER)
+    assert (after.later, after.released, after.transitions[-1].reason) == ((), NOW, K.decode())
+
+
+def test_a_conflict_is_kept_with_its_words_until_somebody_or_another_card_ends_it() -> None:
+    rejected = conflicted(HELD, "other blocks", LATER)
+    assert (rejected.conflict, rejected.transitions[-1].reason) == ("other blocks", "other blocks")
+    assert card_added(rejected, entry(I), None, LATER).conflict == "other blocks"
+    for event in (Event.RETRY, Event.OVERRIDE, Event.CARD_CHANGED, Event.CARD_ADDED):
+        assert FIRE[event](rejected).conflict == "", event
+
+
+def test_whoever_overrides_answers_for_conflicts_too() -> None:
+    record = HELD.model_copy(update={"on_conflict": OnConflict.REJECT})
+    assert FIRE[Event.OVERRIDE](record).on_conflict is OnConflict.WARN
+    assert FIRE[Event.RETRY](record).on_conflict is OnConflict.REJECT
+
+
+@pytest.mark.parametrize("change", [card_added, card_changed, card_published])
+def test_of_what_rules_do_on_a_conflict_the_most_is_kept(change: Callable[..., Record]) -> None:
+    before = RELEASED if change is card_published else HELD
+    now = () if change is card_published else (LATER,)
+    asked = Requirements(Hold.CARD, {}, on_conflict=OnConflict.QUEUE)
+    assert change(before, entry(K), asked, *now).on_conflict is OnConflict.QUEUE
+    rejects = before.model_copy(update={"on_conflict": OnConflict.REJECT})
+    assert change(rejects, entry(K), asked, *now).on_conflict is OnConflict.REJECT
+    assert change(rejects, entry(K), None, *now).on_conflict is OnConflict.REJECT
+
+
+def test_a_drop_of_later_cards_forgets_them_and_nothing_public() -> None:
+    assert dropped(LATER_CARD, "alice", "out", LATER).keys == (LORA,)
+
+
+def test_after_a_withdrawal_a_later_card_waits_with_all_others() -> None:
+    after = withdraw(verdict(LATER_CARD, "smoke", Outcome.FAILED))
+    assert text(after) == "WITHDRAWN card g2 [LORA K] smoke:PENDING#3 chat:PENDING#2"
+    assert after.later == ()
+
+
 Step = Callable[[Record], Record]
 
 
@@ -612,6 +698,8 @@ def steps() -> st.SearchStrategy[Step]:
             lambda key, hold: lambda at: card_added(at, entry(key), needs("lora", hold=hold), LATER), keys, holds
         ),
         st.builds(lambda key: lambda record: card_changed(record, entry(key), None, LATER), keys),
+        st.sampled_from([FIRE[Event.CONFLICT]]),
+        st.sampled_from([lambda at: with_later(at, "smoke", "lora") if at.state is State.RELEASED else at]),
         st.builds(lambda gate: lambda record: deadline_passed(record, gate, LATER), gates),
         st.builds(lambda chosen: lambda record: retried(record, chosen, "alice", "why", LATER), names),
         st.builds(lambda person: lambda record: withdraw(record, by_person=person), st.booleans()),
@@ -668,17 +756,21 @@ def _check_step(before: Record, after: Record) -> None:
     assert after.generation >= before.generation
     if after.state is State.RELEASED and before.state is not State.RELEASED:
         assert all(gate.state.is_through for gate in before.gates.values()), "never early"
+    if after.transitions[-1].event == "published" and before.later:
+        assert all(gate.state.is_through for gate in before.waited_for.values()), "never early, what came later too"
 
 
 def _check(record: Record) -> None:
     failed = any(gate.state is GateState.FAILED for gate in record.gates.values())
-    is_rejected = failed or bool(record.rejected_by)
+    is_rejected = failed or bool(record.rejected_by) or bool(record.conflict)
+    came_later = any(line.from_state is line.to_state is State.RELEASED for line in record.transitions)
     if record.state is State.RELEASED:
         lost = [gate for gate in record.gates.values() if not gate.state.is_through]
         ended = [gate for gate in lost if gate.phase is Phase.CONTINUOUS and gate.state is GateState.FAILED]
-        assert lost == ended, "what is released has passed, or is about to be withdrawn for a pass that ended"
+        assert came_later or lost == ended, "what is released has passed, or is about to be withdrawn for its end"
     else:
-        assert is_rejected == (record.state is State.REJECTED), "REJECTED: a gate failed, or a person said so"
+        assert is_rejected == (record.state is State.REJECTED), "REJECTED: a gate failed, a conflict, or a person"
+        assert not record.later, "only a released instance has cards that wait by themselves"
     assert not record.withdrawn_by or record.state in (State.WITHDRAWN, State.REJECTED)
     assert len({card.key for card in record.cards}) == len(record.cards), "a key is listed once"
     assert len(record.transitions) <= MAX_TRANSITIONS

@@ -8,9 +8,11 @@ import pytest
 from greenroom.core import budget as budgets
 from greenroom.core import record as records
 from greenroom.core.budget import Budget
+from greenroom.core.configuration import Difference
+from greenroom.core.conflicts import Conflict
 from greenroom.core.fleet import Limits, Turn, groups_of
 from greenroom.core.keyspace import InstanceId
-from greenroom.core.policy import Hold, Phase, ReleasesPolicy
+from greenroom.core.policy import Hold, OnConflict, Phase, ReleasesPolicy
 from greenroom.core.record import GateState, Record
 from greenroom.core.rollout_holds import RolloutHold
 from greenroom.core.selectors import Selector
@@ -43,6 +45,7 @@ from greenroom.core.verdicts import (
 from greenroom.errors import StaleAttempt, UnknownInstance, VerdictAlreadyGiven, WrongState
 from tests.support.instances import INSTANCE, LORA, NAMES, NOW, TEXT, K, held_record, snapshot
 from tests.support.known_fleet import KnownFleet
+from tests.support.later import released_record, with_later
 from tests.support.txn_text import record_text
 
 LATER = NOW + timedelta(seconds=30)
@@ -271,7 +274,7 @@ RENEW_BY = NOW + timedelta(seconds=60)
 
 def continuous(record: Record, **update: object) -> Record:
     """The record, whose gate is continuous and passed until RENEW_BY."""
-    settings = {"phase": Phase.CONTINUOUS, "ttl_seconds": 60, "deadline": RENEW_BY, **update}
+    settings = {"phase": Phase.CONTINUOUS, "ttl_seconds": 60, "deadline": RENEW_BY, "passed": NOW, **update}
     return record.model_copy(update={"gates": {"smoke": record.gates["smoke"].model_copy(update=settings)}})
 
 
@@ -564,3 +567,146 @@ def test_what_automation_would_have_withdrawn_in_dry_run_stays_where_it_is() -> 
     assert planned(failed(seen, NOW)) == ("withdrawn", "put R keep")
     taken = withdrawal("alice", "x", by_person=True)(seen, NOW)
     assert planned(taken)[1].startswith("put S(K) lease; del K"), "a person means it"
+
+
+LATER_CARD = with_later(released_record())
+
+
+def seen_later(record: Record = LATER_CARD, *, holds: tuple[RolloutHold, ...] = ()) -> Snapshot:
+    return snapshot(record, shadows=(K,), public=(LORA,), rollout_holds=holds)
+
+
+def test_row_20_the_last_verdict_publishes_a_later_card_and_touches_nothing_public() -> None:
+    assert told(report(Outcome.PASSED, seen_later(), attempt=2)) == (
+        "published",
+        RELEASE,
+        "RELEASED card g2 [LORA K] smoke:PASSED#2",
+    )
+    published = report(Outcome.PASSED, seen_later(), attempt=2)
+    assert isinstance(published, Planned)
+    assert (published.record.later, published.record.released) == ((), NOW)
+    assert published.record.transitions[-1].event == "published"
+
+
+@pytest.mark.parametrize(
+    ("outcome", "effect", "gate"), [(Outcome.FAILED, "kept back", "FAILED"), (Outcome.ERROR, "stored", "ERROR")]
+)
+def test_a_verdict_that_does_not_pass_keeps_just_the_later_card_back(outcome: Outcome, effect: str, gate: str) -> None:
+    assert told(report(outcome, seen_later(), attempt=2)) == (
+        effect,
+        ALONE,
+        f"RELEASED card g2 [LORA K] smoke:{gate}#2",
+    )
+
+
+def test_under_a_rollout_hold_a_later_card_waits_and_one_for_others_stops_nothing() -> None:
+    others = RolloutHold(hold_id="big", reason="x", actor="bob", selector=Selector(model="lora-a"))
+    for hold, effect in ((FREEZE, "stored"), (others, "published")):
+        assert told(report(Outcome.PASSED, seen_later(holds=(hold,)), attempt=2))[0] == effect
+    passed = after(LATER_CARD, Outcome.PASSED)
+    assert isinstance(reconcile(None)(seen_later(passed, holds=(FREEZE,)), LATER), Unchanged)
+    assert told(reconcile(None)(seen_later(passed), LATER))[:2] == ("published", RELEASE)
+
+
+def test_the_reconciler_keeps_a_later_card_back_at_its_deadline() -> None:
+    assert isinstance(reconcile(None)(seen_later(), LATER), Unchanged)
+    rejected = told(reconcile(None)(seen_later(), AFTER_THE_DEADLINE))
+    assert rejected == ("kept back", ALONE, "RELEASED card g2 [LORA K] smoke:FAILED#2")
+
+
+def test_a_later_card_that_was_deleted_is_waited_for_by_nobody() -> None:
+    """Its delete wrote no record: that it is gone is seen where the record is read with what is held."""
+    gone = snapshot(LATER_CARD, public=(LORA,))
+    assert isinstance(reconcile(None)(gone, AFTER_THE_DEADLINE), Unchanged)
+    with pytest.raises(WrongState):
+        report(Outcome.PASSED, gone, attempt=2)
+    both = with_verdict(with_later(LATER_CARD, "chat"), "smoke", 2, Outcome.FAILED, reason="", reporter="ci", now=NOW)
+    assert told(report(Outcome.PASSED, seen_later(both), gate="chat"))[0] == "published"
+
+
+def test_an_override_and_a_retry_are_about_the_later_card() -> None:
+    failed = seen_later(after(LATER_CARD, Outcome.FAILED))
+    override = edit(lambda record, now: overridden(record, "alice", "known", now))(failed, LATER)
+    assert told(override) == ("published", RELEASE, "RELEASED card g2 [LORA K] smoke:OVERRIDDEN#2")
+    retry = edit(lambda record, now: retried(record, (), "alice", "flaky", now))(failed, LATER)
+    assert told(retry) == ("stored", ALONE, "RELEASED card g2 [LORA K] smoke:PENDING#3")
+
+
+def test_row_14_a_withdrawal_leaves_a_later_card_where_it_is_and_it_waits_with_the_others() -> None:
+    plan = withdrawal("alice", "bad", by_person=False)(seen_later(), LATER)
+    assert told(plan) == (
+        "withdrawn",
+        "mod(R)=7 | mod(LORA)=40 | mod(K)=0 | mod(B)=0 || put S(LORA) lease; del LORA; put R keep",
+        "WITHDRAWN card g2 [LORA K] smoke:PENDING#3",
+    )
+    assert isinstance(plan, Planned)
+    assert plan.record.later == ()
+
+
+CONFLICT = Conflict("tiny", INSTANCE, True, (Difference("kv_cache_block_size", "64", "32"),))
+
+
+def test_a_last_verdict_in_a_conflict_queues_or_rejects_as_the_rules_say() -> None:
+    for does, effect, after_it in (
+        (OnConflict.QUEUE, "stored", "HELD card g1 [K] smoke:PASSED#1"),
+        (OnConflict.REJECT, "rejected", "REJECTED card g1 [K] smoke:PASSED#1"),
+    ):
+        seen = snapshot(HELD.model_copy(update={"on_conflict": does}), shadows=(K,))
+        plan = verdict("smoke", 1, Outcome.PASSED, reason="", reporter="ci", conflicts=lambda *_: (CONFLICT,))
+        assert told(plan(seen, LATER)) == (effect, ALONE, after_it)
+
+
+def test_the_reconciler_rejects_for_a_conflict_and_a_retry_asks_again() -> None:
+    """It is asked with the record that the plan starts from, and with what is held of it."""
+    asked: list[object] = []
+
+    def conflicts(record: Record, held: object) -> tuple[Conflict, ...]:
+        asked.append((record.on_conflict, set(held)))  # type: ignore[call-overload]
+        return (CONFLICT,)
+
+    seen = snapshot(after(HELD.model_copy(update={"on_conflict": OnConflict.REJECT}), Outcome.ERROR), shadows=(K,))
+    rejected = reconcile(None, conflicts=conflicts)(seen, LATER)
+    assert told(rejected) == ("rejected", ALONE, "REJECTED card g1 [K] smoke:ERROR#1")
+    assert isinstance(rejected, Planned)
+    assert rejected.record.conflict == str(CONFLICT)
+    assert asked == [(OnConflict.REJECT, {K})]
+    seen = snapshot(rejected.record, shadows=(K,))
+    retry = edit(lambda record, now: retried(record, (), "alice", "they leave", now), conflicts=conflicts)
+    assert told(retry(seen, LATER))[2] == "REJECTED card g1 [K] smoke:PENDING#2"
+    alone = edit(lambda record, now: retried(record, (), "alice", "they left", now))
+    assert told(alone(seen, LATER))[2] == "HELD card g1 [K] smoke:PENDING#2"
+
+
+PROBE = {"phase": Phase.CONTINUOUS, "ttl_seconds": 60}
+
+
+def test_a_later_card_waits_for_no_budget_and_no_turn() -> None:
+    """Its instance serves: there is nothing of it that others would have to wait for."""
+    full = Limits(ONE_AT_ONCE, KnownFleet(turns=[Turn(NOW, ANOTHER)]))
+    seen = snapshot(LATER_CARD, shadows=(K,), public=(LORA,), budget_revision=6, budget=BUSY)
+    passed = verdict("smoke", 2, Outcome.PASSED, reason="", reporter="ci", limits=full)
+    assert planned(passed(seen, NOW)) == ("published", "put K lease; del S*; put R keep")
+    ready = snapshot(after(LATER_CARD, Outcome.PASSED), shadows=(K,), public=(LORA,), budget_revision=6, budget=BUSY)
+    assert planned(reconcile(None, limits=full)(ready, NOW))[0] == "published"
+
+
+def test_a_continuous_gate_that_a_later_card_reopened_withdraws_nobody_until_it_has_passed() -> None:
+    gates = {"smoke": LATER_CARD.gates["smoke"].model_copy(update=PROBE)}
+    record = LATER_CARD.model_copy(update={"gates": gates})
+    assert told(report(Outcome.FAILED, seen_later(record), attempt=2))[0] == "kept back"
+    late = reconcile(None)(seen_later(record), AFTER_THE_DEADLINE)
+    assert told(late)[0] == "kept back"
+    gone = snapshot(after(record, Outcome.FAILED), public=(LORA,))
+    assert isinstance(reconcile(None)(gone, AFTER_THE_DEADLINE), Unchanged), "the card is gone, and what serves stays"
+
+
+def test_an_override_sets_conflicts_aside_and_keeps_to_the_budget() -> None:
+    seen = snapshot(
+        HELD.model_copy(update={"on_conflict": OnConflict.REJECT}), shadows=(K,), budget_revision=6, budget=BUSY
+    )
+    limits = Limits(ONE_AT_ONCE, KnownFleet())
+    override = edit(
+        lambda record, now: overridden(record, "alice", "known", now), limits, conflicts=lambda *_: (CONFLICT,)
+    )
+    assert planned(override(seen, NOW)) == ("stored", "put R keep")
+    assert planned(override(seen, LATER))[0] == "released"

@@ -55,6 +55,7 @@ class Scene:
         self.denied: list[InstanceId] = []
         self.opened: list[InstanceId] = []
         self.ungated: list[tuple[InstanceId, str, str | None]] = []
+        self.later: list[tuple[InstanceId, list[str]]] = []
         self.lost = 0
         self.writes = GatedWrites(
             cast(Upstream, self.upstream),
@@ -66,6 +67,7 @@ class Scene:
             self._lost,
             self.denied.append,
             Memory(lambda: 1),
+            lambda instance, record: self.later.append((instance, [entry.key for entry in record.later])),
         )
 
     def _lost(self) -> None:
@@ -257,6 +259,20 @@ async def test_what_was_public_before_the_first_card_is_named_so_that_a_withdraw
     assert scene.record.state is State.HELD
     assert scene.record.keys == (I, K)
     assert set(scene.upstream.etcd.items) == {RECORD, I, SHADOWS + K}
+
+
+async def test_a_live_worker_that_registers_another_model_keeps_serving_and_the_later_card_is_held_and_told() -> None:
+    scene = Scene()
+    scene.put_publicly(LORA, value_of(LORA))
+    for value in (value_of(K), edited(K, taints=["gold"]), edited(K, context_length=1)):
+        assert (await scene.put(K, value)).succeeded
+        assert set(scene.upstream.etcd.items) == {RECORD, LORA, SHADOWS + K}
+    assert (scene.record.state, scene.record.reason) == (State.RELEASED, ALREADY_PUBLIC)
+    assert scene.record.gates["smoke"].attempt == 3
+    assert (scene.opened, scene.later) == ([], [(INSTANCE, [K.decode()])])
+    scene.forget()
+    await scene.delete(K)
+    assert set(scene.upstream.etcd.items) == {RECORD, LORA}
 
 
 async def test_a_card_that_no_rule_matches_is_told_each_time_it_is_written() -> None:

@@ -36,6 +36,7 @@ class Scene:
             lambda: self.rules,
             clock=lambda: NOW,
             opened=lambda _: None,
+            held_later=lambda *_: None,
             ungated=lambda *_: None,
             fence_lost=lambda: None,
             denied=lambda _: None,

@@ -3,13 +3,21 @@
 from greenroom.core.budget import Budget, encode
 from greenroom.core.keyspace import BUDGET, CLAIMS, ROLLOUT_HOLDS, InstanceId, claim_key, record_key, shadow_key
 from greenroom.core.policy import Hold
-from greenroom.core.record import State
+from greenroom.core.record import Record, State
 from greenroom.core.templates import GatedKeys
 from greenroom.store.changes import Changes
 from greenroom.store.mirror import Mirror
 from tests.support.control_side import GATED
 from tests.support.mirroring import ONE, TWO, claim_kv, delete_event, held, kv_of, put_event, record_kv, shadow_kv
-from tests.support.registering import card_key, card_value, held_record, instance_record, instance_record_key, now
+from tests.support.registering import (
+    card_key,
+    card_value,
+    entry,
+    held_record,
+    instance_record,
+    instance_record_key,
+    now,
+)
 
 HOLD = ROLLOUT_HOLDS + b"freeze"
 HOLD_VALUE = b'{"hold_id": "freeze", "reason": "incident", "actor": "ops"}'
@@ -254,3 +262,25 @@ def test_an_instance_exists_as_long_as_its_record_readable_or_not() -> None:
     assert mirror.exists(ONE)
     assert mirror.exists(TWO)
     assert not mirror.exists(InstanceId("abc3"))
+
+
+def configured(instance: InstanceId, configuration: str) -> Record:
+    card = entry(instance).model_copy(update={"configuration": configuration})
+    return held_record(instance).model_copy(update={"cards": (card,)})
+
+
+def test_a_conflict_that_comes_or_goes_concerns_both_sides() -> None:
+    """The other one must be looked at again: it may wait for just this."""
+    one, two = configured(ONE, "a=1"), configured(TWO, "a=2")
+    mirror = mirror_of(*held(ONE, one))
+    assert mirror.conflicts(ONE, one, {card_key(ONE)}) == ()
+    shown = mirror.apply([put_event(*_pair(record_kv(TWO, two))), put_event(*_pair(shadow_kv(TWO)))])
+    assert shown.instances == {ONE, TWO}
+    assert [said.instance for said in mirror.conflicts(ONE, one, {card_key(ONE)})] == [TWO]
+    assert mirror.apply([delete_event(shadow_key(TWO, card_key(TWO)))]).instances == {ONE, TWO}
+    assert mirror.conflicts(ONE, one, {card_key(ONE)}) == ()
+    mirror.apply([put_event(*_pair(shadow_kv(TWO)))])
+    gone = mirror.apply([delete_event(record_key(TWO))])
+    assert (gone.instances, [last.instance for last in gone.expired]) == ({ONE, TWO}, [TWO])
+    mirror.replace([*held(TWO, two)])
+    assert [said.instance for said in mirror.conflicts(ONE, one, {card_key(ONE)})] == [TWO]

@@ -34,7 +34,9 @@ class _InstanceStateEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Instanc
     INSTANCE_STATE_HELD: _InstanceState.ValueType  # 1
     """Its gated keys are kept back."""
     INSTANCE_STATE_RELEASED: _InstanceState.ValueType  # 2
-    """Its gated keys are public."""
+    """Its gated keys are public, but for those of later cards: what it registers from here on and its gates have not seen
+    waits by itself.
+    """
     INSTANCE_STATE_REJECTED: _InstanceState.ValueType  # 3
     """A gate failed or ran out of time, or a person rejected it; kept back until a retry or an override."""
     INSTANCE_STATE_WITHDRAWN: _InstanceState.ValueType  # 4
@@ -46,7 +48,9 @@ INSTANCE_STATE_UNSPECIFIED: InstanceState.ValueType  # 0
 INSTANCE_STATE_HELD: InstanceState.ValueType  # 1
 """Its gated keys are kept back."""
 INSTANCE_STATE_RELEASED: InstanceState.ValueType  # 2
-"""Its gated keys are public."""
+"""Its gated keys are public, but for those of later cards: what it registers from here on and its gates have not seen
+waits by itself.
+"""
 INSTANCE_STATE_REJECTED: InstanceState.ValueType  # 3
 """A gate failed or ran out of time, or a person rejected it; kept back until a retry or an override."""
 INSTANCE_STATE_WITHDRAWN: InstanceState.ValueType  # 4
@@ -242,7 +246,9 @@ class _DecisionEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Decision.Val
     """Its gates are to be decided."""
 
 class Decision(_Decision, metaclass=_DecisionEnumTypeWrapper):
-    """What followed from a verdict, or from a person's decision."""
+    """What followed from a verdict, or from a person's decision. Of a released instance, for the later cards that it waits
+    for.
+    """
 
 DECISION_UNSPECIFIED: Decision.ValueType  # 0
 DECISION_RECORDED: Decision.ValueType  # 1
@@ -389,7 +395,7 @@ class GatedKey(_message.Message):
     """It still exists, held or public."""
     public: _builtins.bool
     """It exists where everybody sees it. Of an instance that is not released: it was there before its record, or no rule
-    matched it.
+    matched it. Of a released one everything but a later card that waits for its gates.
     """
     def __init__(
         self,
