@@ -7,8 +7,6 @@ import asyncio
 from datetime import datetime, timedelta
 from typing import Any
 
-import grpc
-
 from greenroom.control.requests import NewRolloutHold
 from greenroom.core import rollout_holds, txns
 from greenroom.core.keyspace import ROLLOUT_HOLDS, Key, prefix_end, rollout_hold_key
@@ -16,7 +14,8 @@ from greenroom.core.rollout_holds import RolloutHold
 from greenroom.errors import FenceContended, RolloutHoldExists, UnknownRolloutHold
 from greenroom.pb.etcd import kv_pb2, rpc_pb2
 from greenroom.store.fenced import DEADLINE_SECONDS
-from greenroom.store.upstream import Upstream, why
+from greenroom.store.own_leases import OwnLeases
+from greenroom.store.upstream import Upstream
 
 MAX_LIFT_ROUNDS = 5
 """Nobody edits a hold, so even a second round is rare."""
@@ -26,7 +25,8 @@ class HoldStore:
     """Creates, lists and lifts. etcd's errors come out as grpc.aio.AioRpcError."""
 
     def __init__(self, upstream: Upstream, *, log: Any) -> None:
-        self._upstream, self._log = upstream, log
+        self._upstream = upstream
+        self._leases = OwnLeases(upstream, left_event="rollout_hold.lease_left", log=log)
 
     async def create(self, asked: NewRolloutHold, now: datetime) -> RolloutHold:
         """The hold as stored; RolloutHoldExists where its id is taken."""
@@ -44,7 +44,7 @@ class HoldStore:
             created = await self._put_if_absent(hold, lease)
         finally:
             if lease and not created:
-                await asyncio.shield(self._revoke(lease))
+                await asyncio.shield(self._leases.revoke(lease))
         if not created:
             raise RolloutHoldExists(
                 f"a rollout hold {asked.hold_id} is in force already: lift it first, or choose another id",
@@ -67,7 +67,7 @@ class HoldStore:
                 raise await self._unknown(hold_id)
             if await self._delete(key, found.mod_revision):
                 if found.lease:
-                    await self._revoke_if_empty(found.lease)
+                    await self._leases.revoke_if_empty(found.lease)
                 return rollout_holds.decode(found.key, found.value)
         raise FenceContended(f"rollout hold {hold_id} kept changing; try again", rollout_hold=hold_id)
 
@@ -75,8 +75,7 @@ class HoldStore:
         """A lease that ends the hold, and when; etcd may make a very short one longer."""
         if ttl_seconds is None:
             return 0, None
-        request = rpc_pb2.LeaseGrantRequest(TTL=ttl_seconds)
-        granted = await self._upstream.lease_grant(request, timeout_seconds=DEADLINE_SECONDS)
+        granted = await self._leases.grant(ttl_seconds)
         return granted.ID, now + timedelta(seconds=granted.TTL)
 
     async def _put_if_absent(self, hold: RolloutHold, lease: int) -> bool:
@@ -97,24 +96,6 @@ class HoldStore:
         return UnknownRolloutHold(
             f"no rollout hold {hold_id}: it was lifted or expired; in force: {known}", rollout_hold=hold_id
         )
-
-    async def _revoke_if_empty(self, lease: int) -> None:
-        """Not a lease that somebody put other keys on: revoking it would delete them."""
-        request = rpc_pb2.LeaseTimeToLiveRequest(ID=lease, keys=True)
-        try:
-            left = await self._upstream.lease_time_to_live(request, timeout_seconds=DEADLINE_SECONDS)
-        except grpc.aio.AioRpcError as error:
-            self._log.warning("rollout_hold.lease_left", lease=f"{lease:x}", reason=why(error, DEADLINE_SECONDS))
-            return
-        if left.TTL > 0 and not left.keys:
-            await self._revoke(lease)
-
-    async def _revoke(self, lease: int) -> None:
-        """A lease that cannot be revoked now ends by itself, with nothing on it."""
-        try:
-            await self._upstream.lease_revoke(rpc_pb2.LeaseRevokeRequest(ID=lease), timeout_seconds=DEADLINE_SECONDS)
-        except grpc.aio.AioRpcError as error:
-            self._log.warning("rollout_hold.lease_left", lease=f"{lease:x}", reason=why(error, DEADLINE_SECONDS))
 
 
 def as_stored(hold: RolloutHold) -> RolloutHold:

@@ -27,8 +27,8 @@ _HANDLING: Final[Mapping[str, Mapping[Handling, str]]] = {
         Handling.WATCH: "Watch",
     },
     "etcdserverpb.Lease": {
-        Handling.INSPECT: "LeaseTimeToLive LeaseRevoke",
-        Handling.FORWARD: "LeaseGrant LeaseKeepAlive LeaseLeases",
+        Handling.INSPECT: "LeaseGrant LeaseRevoke LeaseTimeToLive",
+        Handling.FORWARD: "LeaseKeepAlive LeaseLeases",
     },
     "etcdserverpb.Cluster": {
         Handling.HAND_OVER: "MemberList MemberAdd MemberRemove MemberUpdate MemberPromote",

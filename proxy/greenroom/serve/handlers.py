@@ -8,14 +8,14 @@ from typing import Final, TypeAlias, assert_never
 import grpc
 from google.protobuf.message import Message
 
-from greenroom.core.keyspace import ROLLOUT_HOLDS, InstanceId, prefix_end
+from greenroom.core.keyspace import InstanceId
 from greenroom.core.permissions import read_probes
 from greenroom.core.policy import Policy
 from greenroom.core.record import GatedEntry, Record
 from greenroom.core.restore import lease_answer, read_answer, read_txn, without_reserved_keys
 from greenroom.core.templates import GatedKey, GatedKeys
 from greenroom.core.worker_calls import WorkerRequest, as_txn, examine
-from greenroom.errors import GreenroomError, NotReady, RefusedWrite
+from greenroom.errors import GreenroomError, NotReady
 from greenroom.pb.etcd import rpc_pb2
 from greenroom.relay.calls import Answer, HandedOverCall, Metadata
 from greenroom.serve.gated_writes import GatedWrites
@@ -89,9 +89,6 @@ class CallHandler:
         client = self._upstream.as_client(call.metadata)
         if isinstance(work, PlainCall):
             return await _as_it_is(work, client, call.timeout_seconds)
-        if isinstance(work.request, rpc_pb2.LeaseRevokeRequest):
-            await self._check_lifts_nothing(work.request.ID, call.timeout_seconds)
-            return await _as_it_is(work, client, call.timeout_seconds)
         if work.path in _MEMBERS:
             return self._with_own_url(work.path, await _as_it_is(work, client, call.timeout_seconds))
         return (await self._gated(work.request, client, call)).SerializeToString()
@@ -142,19 +139,6 @@ class CallHandler:
         for probe in read_probes(public.keys):
             await client.txn(probe, timeout_seconds=timeout_seconds)
         return public
-
-    async def _check_lifts_nothing(self, lease: int, timeout_seconds: float | None) -> None:
-        """RefusedWrite for a lease that ends a rollout hold: clients can list leases, and may not lift holds."""
-        prefix = ROLLOUT_HOLDS
-        holds = rpc_pb2.RangeRequest(key=prefix, range_end=prefix_end(prefix), keys_only=True)
-        with for_itself():
-            found = await self._upstream.range(holds, timeout_seconds=timeout_seconds)
-        for kv in found.kvs:
-            if kv.lease == lease:
-                name = kv.key.removeprefix(prefix).decode("utf-8", "replace")
-                raise RefusedWrite(
-                    f"lease {lease:x} is that of rollout hold {name!r}: lift it with `greenroom rollout-hold lift`"
-                )
 
     async def _write(self, request: WorkerRequest, metadata: Metadata, timeout_seconds: float | None) -> Message:
         txn = as_txn(request)

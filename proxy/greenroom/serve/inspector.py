@@ -15,6 +15,7 @@ from greenroom.core.enums import check_enums
 from greenroom.core.glance import Glance
 from greenroom.core.keyspace import FIRST_CLIENT_KEY, is_reserved, prefix_end
 from greenroom.core.methods import METHODS, Handling
+from greenroom.core.own_leases import is_own_lease
 from greenroom.core.ranges import Leaf, check_write, clip_range, clip_txn, clip_watch, leaves
 from greenroom.core.strict import AMBIGUOUS, OK, Finding, Reading, Schema, schema_of
 from greenroom.core.templates import GatedKey, GatedKeys
@@ -147,8 +148,9 @@ class EtcdInspector:
             etcd + b"KV/DeleteRange": (rpc_pb2.DeleteRangeRequest, self._range),
             etcd + b"KV/Txn": (rpc_pb2.TxnRequest, self._txn),
             etcd + b"Watch/Watch": (rpc_pb2.WatchRequest, _watch),
-            etcd + b"Lease/LeaseTimeToLive": (rpc_pb2.LeaseTimeToLiveRequest, _time_to_live),
+            etcd + b"Lease/LeaseGrant": (rpc_pb2.LeaseGrantRequest, _grant),
             etcd + b"Lease/LeaseRevoke": (rpc_pb2.LeaseRevokeRequest, _revoke),
+            etcd + b"Lease/LeaseTimeToLive": (rpc_pb2.LeaseTimeToLiveRequest, _time_to_live),
             etcd + b"Cluster/MemberList": (rpc_pb2.MemberListRequest, GatedCall),
             etcd + b"Cluster/MemberAdd": (rpc_pb2.MemberAddRequest, GatedCall),
             etcd + b"Cluster/MemberUpdate": (rpc_pb2.MemberUpdateRequest, GatedCall),
@@ -235,9 +237,23 @@ def _time_to_live(path: bytes, request: rpc_pb2.LeaseTimeToLiveRequest) -> Messa
     return GatedCall(path, request) if request.keys else request
 
 
-def _revoke(path: bytes, request: rpc_pb2.LeaseRevokeRequest) -> Message | GatedCall:
-    """It may be the lease of a rollout hold, whose end would let releases go on. No lease has the number 0."""
-    return GatedCall(path, request) if request.ID else request
+def _grant(_: bytes, request: rpc_pb2.LeaseGrantRequest) -> Message:
+    if is_own_lease(request.ID):
+        raise RefusedWrite(
+            f"lease id {request.ID:x} is of those that Greenroom keeps for itself: "
+            "choose another, or ask for 0 and etcd chooses"
+        )
+    return request
+
+
+def _revoke(_: bytes, request: rpc_pb2.LeaseRevokeRequest) -> Message:
+    """With its lease a rollout hold would end, and releases go on."""
+    if is_own_lease(request.ID):
+        raise RefusedWrite(
+            f"lease {request.ID:x} is Greenroom's own, and no client's to end: "
+            "a rollout hold is lifted with `greenroom rollout-hold lift`"
+        )
+    return request
 
 
 def _never(_: bytes) -> bool:

@@ -11,8 +11,6 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
-import grpc
-
 from greenroom.core import claims
 from greenroom.core.claims import Claim, ClaimSeen, PlannedClaim
 from greenroom.core.keyspace import InstanceId
@@ -21,7 +19,8 @@ from greenroom.errors import FenceContended
 from greenroom.pb.etcd import rpc_pb2
 from greenroom.store.credentials import for_itself
 from greenroom.store.fenced import DEADLINE_SECONDS, FIRST_JITTER_SECONDS, LONGEST_JITTER_SECONDS, Clock
-from greenroom.store.upstream import Upstream, why
+from greenroom.store.own_leases import OwnLeases
+from greenroom.store.upstream import Upstream
 
 Plan = Callable[[ClaimSeen], PlannedClaim]
 Check = Callable[[InstanceId, Record], None]
@@ -63,20 +62,20 @@ class ClaimStore:
         check: Check = lambda *_: None,
         on_lost_fence: Callable[[], None] = lambda: None,
     ) -> None:
-        self._upstream, self._clock, self._log = upstream, clock, log
+        self._upstream, self._clock = upstream, clock
+        self._leases = OwnLeases(upstream, left_event="claim.lease_left", log=log)
         self._check, self._on_lost_fence = check, on_lost_fence
 
     async def claim(self, asked: NewClaim) -> HeldClaim:
         """The claim, on a new lease of at least the time that was asked for; etcd may make a short one longer."""
         claims.check(await self._read(asked.instance, asked.gate), asked.attempt)
-        request = rpc_pb2.LeaseGrantRequest(TTL=asked.ttl_seconds)
-        lease = await self._upstream.lease_grant(request, timeout_seconds=DEADLINE_SECONDS)
+        lease = await self._leases.grant(asked.ttl_seconds)
         held: HeldClaim | None = None
         try:
             held = await self._put(asked, lease)
         finally:
             if held is None:
-                await asyncio.shield(self._revoke(lease.ID))
+                await asyncio.shield(self._leases.revoke(lease.ID))
         return held
 
     async def renew(self, instance: InstanceId, gate: str, lease: int) -> HeldClaim:
@@ -91,7 +90,7 @@ class ClaimStore:
     async def release(self, instance: InstanceId, gate: str, lease: int) -> HeldClaim:
         """The claim as it was; its attempt is free again."""
         claim = await self._carry_out(instance, gate, lambda seen: claims.release_txn(seen, lease))
-        await self._revoke_if_empty(lease)
+        await self._leases.revoke_if_empty(lease)
         return HeldClaim(instance, gate, lease, claim)
 
     async def _put(self, asked: NewClaim, lease: rpc_pb2.LeaseGrantResponse) -> HeldClaim:
@@ -130,21 +129,3 @@ class ClaimStore:
         if not answer.succeeded:
             self._on_lost_fence()
         return answer.succeeded
-
-    async def _revoke_if_empty(self, lease: int) -> None:
-        """Not a lease that somebody put other keys on: revoking it would delete them."""
-        request = rpc_pb2.LeaseTimeToLiveRequest(ID=lease, keys=True)
-        try:
-            left = await self._upstream.lease_time_to_live(request, timeout_seconds=DEADLINE_SECONDS)
-        except grpc.aio.AioRpcError as error:
-            self._log.warning("claim.lease_left", lease=f"{lease:x}", reason=why(error, DEADLINE_SECONDS))
-            return
-        if left.TTL > 0 and not left.keys:
-            await self._revoke(lease)
-
-    async def _revoke(self, lease: int) -> None:
-        """A lease that cannot be revoked now ends by itself, with nothing on it."""
-        try:
-            await self._upstream.lease_revoke(rpc_pb2.LeaseRevokeRequest(ID=lease), timeout_seconds=DEADLINE_SECONDS)
-        except grpc.aio.AioRpcError as error:
-            self._log.warning("claim.lease_left", lease=f"{lease:x}", reason=why(error, DEADLINE_SECONDS))

@@ -19,6 +19,7 @@ from greenroom.core.keyspace import FIRST_CLIENT_KEY, ROOT, TEMPLATES_DIGEST, Ke
 from greenroom.errors import StartError
 from greenroom.pb.etcd import kv_pb2, rpc_pb2
 from greenroom.store.backoff import Backoff
+from greenroom.store.own_leases import own_grant
 from greenroom.store.peers import Peer, Peers
 from greenroom.store.upstream import Upstream, why
 
@@ -138,8 +139,8 @@ class Presence:
     async def register(self) -> None:
         """Registers, if the templates allow it: StartError says which proxies run with others, and what to do."""
         start = _time()
-        grant = rpc_pb2.LeaseGrantRequest(TTL=TTL_SECONDS)
-        self._lease = (await self._upstream.lease_grant(grant, timeout_seconds=CALL_SECONDS)).ID
+        granted = await self._upstream.lease_grant(own_grant(TTL_SECONDS), timeout_seconds=CALL_SECONDS)
+        self._lease = granted.ID
         others = await self._register_on_lease()
         self._alive_until = start + TTL_SECONDS
         self._peers.seen(others)

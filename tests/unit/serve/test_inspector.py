@@ -7,6 +7,7 @@ from google.protobuf.message import Message
 
 from greenroom.core.keyspace import BUDGET, SHADOWS, prefix_end
 from greenroom.core.methods import METHODS, Handling
+from greenroom.core.own_leases import new_own_lease
 from greenroom.core.templates import GatedKeys, KeyKind, Template, dynamo_gated_keys
 from greenroom.pb.etcd import election_pb2, lock_pb2, rpc_pb2
 from greenroom.relay.calls import FORWARD_AS_IS, Code, Decision, Edit, HandOver, Kind, Refuse
@@ -17,6 +18,9 @@ from tests.support.wire import VARINT, bytes_field, number_field, tag
 INSPECTOR = EtcdInspector(dynamo_gated_keys(instances=False))
 RANGE, PUT, DELETE, TXN = (b"/etcdserverpb.KV/" + name for name in (b"Range", b"Put", b"DeleteRange", b"Txn"))
 WATCH = b"/etcdserverpb.Watch/Watch"
+GRANT = b"/etcdserverpb.Lease/LeaseGrant"
+REVOKE = b"/etcdserverpb.Lease/LeaseRevoke"
+OWN_LEASE = new_own_lease()
 TIME_TO_LIVE = b"/etcdserverpb.Lease/LeaseTimeToLive"
 CLUSTER = b"/etcdserverpb.Cluster/"
 MEMBERS = CLUSTER + b"MemberList"
@@ -144,6 +148,10 @@ def test_every_method_that_is_looked_into_has_a_judge() -> None:
         (WATCH, rpc_pb2.WatchRequest(cancel_request=rpc_pb2.WatchCancelRequest(watch_id=3))),
         (WATCH, rpc_pb2.WatchRequest(progress_request=rpc_pb2.WatchProgressRequest())),
         (TIME_TO_LIVE, rpc_pb2.LeaseTimeToLiveRequest(ID=7)),
+        (GRANT, rpc_pb2.LeaseGrantRequest(TTL=30)),
+        (GRANT, rpc_pb2.LeaseGrantRequest(TTL=30, ID=7)),
+        (REVOKE, rpc_pb2.LeaseRevokeRequest(ID=7)),
+        (REVOKE, rpc_pb2.LeaseRevokeRequest(ID=-7)),
         (LOCK, lock_pb2.LockRequest(name=b"jobs/v1", lease=7)),
         (LOCK, lock_pb2.LockRequest(name=b"v1/mdcs")),
         (LOCK, lock_pb2.LockRequest()),
@@ -179,7 +187,6 @@ def test_ungated_calls_pass_as_they_came(path: bytes, request_: Message) -> None
         (TXN, txn(txn(txn(put(CARD))))),
         (TXN, txn(txn(compares=(compare(CARD),)))),
         (TIME_TO_LIVE, rpc_pb2.LeaseTimeToLiveRequest(ID=7, keys=True)),
-        (b"/etcdserverpb.Lease/LeaseRevoke", rpc_pb2.LeaseRevokeRequest(ID=7)),
         (MEMBERS, rpc_pb2.MemberListRequest(linearizable=True)),
         (CLUSTER + b"MemberAdd", rpc_pb2.MemberAddRequest(peerURLs=["http://etcd:2380"], isLearner=True)),
         (CLUSTER + b"MemberUpdate", rpc_pb2.MemberUpdateRequest(ID=7)),
@@ -220,6 +227,22 @@ def test_what_would_touch_reserved_keys_or_get_round_gating_is_refused(path: byt
     assert isinstance(decision, Refuse)
     assert decision.code == INVALID_ARGUMENT
     assert "reserved" in decision.details or "gated" in decision.details
+
+
+@pytest.mark.parametrize(
+    ("path", "request_", "said"),
+    [
+        (GRANT, rpc_pb2.LeaseGrantRequest(TTL=30, ID=OWN_LEASE), "choose another, or ask for 0 and etcd chooses"),
+        (REVOKE, rpc_pb2.LeaseRevokeRequest(ID=OWN_LEASE), "no client's to end: a rollout hold is lifted with"),
+    ],
+)
+def test_greenrooms_own_leases_are_no_clients_to_end(path: bytes, request_: Message, said: str) -> None:
+    """The end of its lease would lift a rollout hold."""
+    decision = inspect(path, request_)
+    assert isinstance(decision, Refuse)
+    assert decision.code == INVALID_ARGUMENT
+    assert f"{OWN_LEASE:x}" in decision.details
+    assert said in decision.details
 
 
 ODD_RANGE = rpc_pb2.RangeRequest(key=b"a", sort_target=5)
