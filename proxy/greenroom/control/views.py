@@ -1,13 +1,14 @@
 """Records and rollout holds as messages of the control API. Pure."""
 
 from collections.abc import Collection, Mapping, Sequence
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
+from google.protobuf.duration_pb2 import Duration
 from google.protobuf.timestamp_pb2 import Timestamp
 
 from greenroom.core.claims import Claim
 from greenroom.core.conflicts import Conflict
-from greenroom.core.decide import Condition, conditions, waits_its_turn
+from greenroom.core.decide import Condition, conditions, deadline_counts, waits_its_turn
 from greenroom.core.fleet import Standing
 from greenroom.core.keyspace import InstanceId, Key
 from greenroom.core.policy import Hold, Phase
@@ -154,7 +155,10 @@ def instance_message(
         address=address or "",
         generation=record.generation,
         gated_keys=[control_pb2.GatedKey(key=key, live=key in live, public=key in public) for key in record.keys],
-        gates=[_gate(name, gate, (claims or {}).get(name)) for name, gate in sorted(record.gates.items())],
+        gates=[
+            _gate(name, gate, (claims or {}).get(name), has_deadline=deadline_counts(current, name))
+            for name, gate in sorted(record.gates.items())
+        ],
         conditions=[_condition(condition) for condition in said],
         transitions=[_transition(line) for line in record.transitions],
         first_held_time=timestamp(record.first_held),
@@ -237,7 +241,7 @@ def _reason(record: Record) -> str:
     return f"{last.event}: {last.reason}" if last.reason else last.event
 
 
-def _gate(name: str, gate: Gate, claim: Claim | None) -> control_pb2.GateStatus:
+def _gate(name: str, gate: Gate, claim: Claim | None, *, has_deadline: bool) -> control_pb2.GateStatus:
     return control_pb2.GateStatus(
         gate=name,
         state=GATE_STATES[gate.state],
@@ -246,14 +250,22 @@ def _gate(name: str, gate: Gate, claim: Claim | None) -> control_pb2.GateStatus:
         reporter=gate.reporter,
         opened_time=timestamp(gate.started),
         decided_time=timestamp(gate.decided),
-        deadline_time=None if gate.must_be_renewed else timestamp(gate.deadline),
+        deadline_time=timestamp(gate.deadline) if has_deadline else None,
         phase=PHASES[gate.phase],
         renew_by_time=timestamp(gate.deadline) if gate.must_be_renewed else None,
         failures=gate.failures,
         inconclusives=gate.inconclusives,
         claim=_claim(gate, claim),
         dry_run=gate.dry_run,
+        failure_limit=gate.failure_limit,
+        pass_ttl=None if gate.ttl_seconds is None else _duration(gate.ttl_seconds),
     )
+
+
+def _duration(seconds: float) -> Duration:
+    message = Duration()
+    message.FromTimedelta(timedelta(seconds=seconds))
+    return message
 
 
 def _claim(gate: Gate, claim: Claim | None) -> control_pb2.GateClaim | None:

@@ -168,6 +168,11 @@ def _at_deadline(record: Record, name: str, gate: Gate) -> Decision | None:
     return Reject(name) if waits and gate.state.is_open else None
 
 
+def deadline_counts(record: Record, name: str) -> bool:
+    """Whether the gate's attempt fails by itself at its deadline; not where it is decided, or nobody waits for it."""
+    return isinstance(_at_deadline(record, name, record.gates[name]), Reject) and name in record.binding
+
+
 def _worn_out(record: Record, claimed: Collection[str]) -> str | None:
     """The first gate that waits for a runner in vain, and does not say so yet."""
     if record.state is State.REJECTED:
@@ -239,13 +244,15 @@ def conditions(
 def _gates_passed(record: Record, live_cards: int, outside: Sequence[Key]) -> Condition:
     kind = ConditionType.GATES_PASSED
     missing = {name: gate for name, gate in record.waited_for.items() if not gate.state.is_through}
+    cardless = () if live_cards or record.state is State.RELEASED else (_no_card(outside),)
     if (by_person := _kept_out(record)) is not None:
         reason, said = by_person
-        failed = (_waits_for(name, gate) for name, gate in missing.items() if _failed(gate))
-        return Condition(kind, False, reason, "; ".join((f"{said}; a retry or override ends that", *failed)))
+        failed = (_waits_for(record, name) for name, gate in missing.items() if _failed(gate))
+        ends = f"{said}; a retry or override ends that"
+        return Condition(kind, False, reason, "; ".join((ends, *failed, *cardless)))
     if missing:
         reason = "GateFailed" if any(_failed(gate) for gate in missing.values()) else "GatesOpen"
-        waits = "; ".join(_waits_for(name, gate) for name, gate in missing.items())
+        waits = "; ".join((*(_waits_for(record, name) for name in missing), *cardless))
         return Condition(kind, False, reason, f"{_later_cards(record)}{waits}")
     if not record.binding and record.state is not State.RELEASED:
         return Condition(kind, False, "NoGates", "the record names no gate, so nothing says that it was checked")
@@ -288,12 +295,21 @@ def _failed(gate: Gate) -> bool:
     return not gate.state.is_open
 
 
-def _waits_for(name: str, gate: Gate) -> str:
+def _waits_for(record: Record, name: str) -> str:
+    gate = record.gates[name]
     if _failed(gate):
         return f"{name} failed: {gate.reason}" if gate.reason else f"{name} failed"
     last = f", last {gate.state.lower()}: {gate.reason}" if gate.state != "PENDING" else ""
-    failed = f" after {gate.failures} that failed" if gate.failures else ""
-    return f"{name} until {gate.deadline:%Y-%m-%d %H:%M:%S} UTC (attempt {gate.attempt}{failed}{last})"
+    until = f" until {gate.deadline:%Y-%m-%d %H:%M:%S} UTC" if deadline_counts(record, name) else ""
+    return f"{name}{until} (attempt {gate.attempt}{_forgiven(gate)}{last})"
+
+
+def _forgiven(gate: Gate) -> str:
+    if not gate.failures:
+        return ""
+    left = gate.failure_limit - gate.failures
+    more = f"{left} more {'is' if left == 1 else 'are'} forgiven" if left > 0 else "the next one counts"
+    return f" after {gate.failures} that failed, {more}"
 
 
 def _no_conflict(record: Record, conflicts: Sequence[Conflict]) -> Condition:

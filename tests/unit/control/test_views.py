@@ -77,6 +77,29 @@ def test_what_a_gate_counts_is_shown() -> None:
     assert (gate.failures, gate.inconclusives) == (2, 3)
 
 
+def test_a_deadline_is_shown_where_it_counts_and_nowhere_else() -> None:
+    """Of a withdrawn or rejected instance nobody waits for it, and the proxy does nothing when it is over."""
+    two = held_record(ONE, {"smoke": 900.0, "latency": 60.0})
+    rejected_one = with_verdict(two, "smoke", 1, Outcome.FAILED, reason="", reporter="ci", now=now())
+    out = withdrawn(released(overridden(two, "alice", "", now()), now()), "probe", "", now(), by_person=False)
+    shown = {
+        record.state: [gate.gate for gate in message(record).gates if gate.HasField("deadline_time")]
+        for record in (two, rejected_one, out)
+    }
+    assert shown == {State.HELD: ["latency", "smoke"], State.REJECTED: [], State.WITHDRAWN: []}
+
+
+def test_what_a_gate_forgives_and_how_long_its_pass_holds_is_shown() -> None:
+    record = held_record(ONE)
+    lasting = {"failure_limit": 2, "phase": Phase.CONTINUOUS, "ttl_seconds": 90.5}
+    [gate] = message(
+        record.model_copy(update={"gates": {"smoke": record.gates["smoke"].model_copy(update=lasting)}})
+    ).gates
+    assert (gate.failure_limit, gate.pass_ttl.ToTimedelta()) == (2, timedelta(seconds=90.5))
+    [plain] = message(record).gates
+    assert (plain.failure_limit, plain.HasField("pass_ttl")) == (0, False)
+
+
 def test_a_pass_that_must_be_renewed_has_its_own_time_and_no_deadline() -> None:
     record = held_record(ONE)
     passed = {"state": GateState.PASSED, "phase": Phase.CONTINUOUS, "ttl_seconds": 60.0}

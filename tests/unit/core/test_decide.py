@@ -263,7 +263,7 @@ def condition(
 
 NO_GPU = verdict(HALF, "chat", Outcome.ERROR, "no GPU")
 LENIENT = HELD.model_copy(
-    update={"gates": {name: gate.model_copy(update={"failure_limit": 1}) for name, gate in HALF.gates.items()}}
+    update={"gates": {name: gate.model_copy(update={"failure_limit": 2}) for name, gate in HALF.gates.items()}}
 )
 OPEN = "until 2026-03-01 12:15:00 UTC (attempt 1)"
 
@@ -274,11 +274,17 @@ OPEN = "until 2026-03-01 12:15:00 UTC (attempt 1)"
         (HELD, 1, False, "GatesOpen", f"smoke {OPEN}; chat {OPEN}"),
         (HALF, 1, False, "GatesOpen", f"chat {OPEN}"),
         (NO_GPU, 1, False, "GatesOpen", f"chat {OPEN[:-1]}, last error: no GPU)"),
-        (REJECTED, 1, False, "GateFailed", f"smoke failed: model not found; chat {OPEN}"),
-        (verdict(HELD, "smoke", Outcome.FAILED), 1, False, "GateFailed", f"smoke failed; chat {OPEN}"),
+        (HALF, 0, False, "GatesOpen", f"chat {OPEN}; no card is registered at the moment"),
+        (WITHDRAWN, 1, False, "GatesOpen", "smoke (attempt 2); chat (attempt 2)"),
+        (REJECTED, 1, False, "GateFailed", "smoke failed: model not found; chat (attempt 1)"),
+        (verdict(HELD, "smoke", Outcome.FAILED), 1, False, "GateFailed", "smoke failed; chat (attempt 1)"),
         (
             *(verdict(LENIENT, "chat", Outcome.FAILED, "slow"), 1, False, "GatesOpen"),
-            "chat until 2026-03-01 12:15:00 UTC (attempt 2 after 1 that failed)",
+            "chat until 2026-03-01 12:15:00 UTC (attempt 2 after 1 that failed, 1 more is forgiven)",
+        ),
+        (
+            *(verdict(verdict(LENIENT, "chat", Outcome.FAILED), "chat", Outcome.FAILED), 1, False),
+            *("GatesOpen", "chat until 2026-03-01 12:15:00 UTC (attempt 3 after 2 that failed, the next one counts)"),
         ),
         (PASSED, 1, True, "AllPassed", "every gate passed or was overridden"),
         (PASSED, 0, False, "NoCard", "no card is registered at the moment"),
@@ -293,7 +299,8 @@ OPEN = "until 2026-03-01 12:15:00 UTC (attempt 1)"
         (opened_as_public((entry(K),), needs(), NOW), 1, True, "AllPassed", ALREADY_PUBLIC),
     ],
     ids=[
-        "open", "half", "last error", "failed", "failed without a reason", "forgiven", "passed", "no card", "released",
+        "open", "half", "last error", "half, no card", "withdrawn by itself", "failed", "failed without a reason",
+        "forgiven", "forgiven twice", "passed", "no card", "released",
         "withdrawn by a person, passed", "withdrawn by a person", "rejected by a person", "and by a gate",
         "served already",
     ],

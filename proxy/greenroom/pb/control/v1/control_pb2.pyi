@@ -432,6 +432,8 @@ class GateStatus(_message.Message):
     INCONCLUSIVES_FIELD_NUMBER: _builtins.int
     CLAIM_FIELD_NUMBER: _builtins.int
     DRY_RUN_FIELD_NUMBER: _builtins.int
+    FAILURE_LIMIT_FIELD_NUMBER: _builtins.int
+    PASS_TTL_FIELD_NUMBER: _builtins.int
     gate: _builtins.str
     state: Global___GateState.ValueType
     attempt: _builtins.int
@@ -448,6 +450,8 @@ class GateStatus(_message.Message):
     """Inconclusive verdicts on this attempt; counted where the policy has an inconclusive_limit."""
     dry_run: _builtins.bool
     """Only rules in dry run ask for it. Unless the whole instance is in dry run, it moves nothing."""
+    failure_limit: _builtins.int
+    """So many failed attempts are forgiven, by its policy."""
     @_builtins.property
     def opened_time(self) -> _timestamp_pb2.Timestamp: ...
     @_builtins.property
@@ -456,7 +460,9 @@ class GateStatus(_message.Message):
 
     @_builtins.property
     def deadline_time(self) -> _timestamp_pb2.Timestamp:
-        """The attempt fails by itself at this time. Unset while renew_by_time counts."""
+        """The attempt fails by itself at this time. Unset where no deadline counts: it is decided, renew_by_time counts, or
+        the instance is rejected or withdrawn, so that nobody waits for the gate.
+        """
 
     @_builtins.property
     def renew_by_time(self) -> _timestamp_pb2.Timestamp:
@@ -465,6 +471,10 @@ class GateStatus(_message.Message):
     @_builtins.property
     def claim(self) -> Global___GateClaim:
         """Who runs this attempt; unset while nobody has claimed it."""
+
+    @_builtins.property
+    def pass_ttl(self) -> _duration_pb2.Duration:
+        """Of a continuous gate: how long a pass holds unless it is renewed; unset for any other."""
 
     def __init__(
         self,
@@ -483,10 +493,12 @@ class GateStatus(_message.Message):
         inconclusives: _builtins.int = ...,
         claim: Global___GateClaim | None = ...,
         dry_run: _builtins.bool = ...,
+        failure_limit: _builtins.int = ...,
+        pass_ttl: _duration_pb2.Duration | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["claim", b"claim", "deadline_time", b"deadline_time", "decided_time", b"decided_time", "opened_time", b"opened_time", "renew_by_time", b"renew_by_time"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["claim", b"claim", "deadline_time", b"deadline_time", "decided_time", b"decided_time", "opened_time", b"opened_time", "pass_ttl", b"pass_ttl", "renew_by_time", b"renew_by_time"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["attempt", b"attempt", "claim", b"claim", "deadline_time", b"deadline_time", "decided_time", b"decided_time", "dry_run", b"dry_run", "failures", b"failures", "gate", b"gate", "inconclusives", b"inconclusives", "opened_time", b"opened_time", "phase", b"phase", "reason", b"reason", "renew_by_time", b"renew_by_time", "reporter", b"reporter", "state", b"state"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["attempt", b"attempt", "claim", b"claim", "deadline_time", b"deadline_time", "decided_time", b"decided_time", "dry_run", b"dry_run", "failure_limit", b"failure_limit", "failures", b"failures", "gate", b"gate", "inconclusives", b"inconclusives", "opened_time", b"opened_time", "pass_ttl", b"pass_ttl", "phase", b"phase", "reason", b"reason", "renew_by_time", b"renew_by_time", "reporter", b"reporter", "state", b"state"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
