@@ -7,19 +7,26 @@ from greenroom.cli.layout import indented, shortened, table
 from greenroom.cli.words import (
     HELD,
     MAX_REASON_CHARACTERS,
+    NO_CARD,
     OPEN,
     OPENED,
+    OVERRIDDEN,
     PENDING,
     REJECTED,
     RELEASED,
+    again_every,
     clock_time,
     decision,
     endpoint_path,
+    failed_gates,
+    forgiven_words,
     gate_word,
     gate_words,
     has_later_cards,
+    has_no_card,
     hold_words,
     in_state,
+    is_continuous,
     is_undecided,
     open_gates,
     since,
@@ -36,9 +43,7 @@ def render(instance: Instance, now: datetime, control: str = "") -> list[str]:
         *_head(instance, now),
         *_why(instance, now),
         *_section("Gates", _gates(instance, now)),
-        *_section(
-            "Keys, in the order of registration", [_key(instance, index) for index in range(len(instance.gated_keys))]
-        ),
+        *_section("Keys, in the order of registration", _keys(instance)),
         *_section(
             "Trail", table(("TIME", "WHO", "WHAT", "STATE", "WHY"), [_step(step) for step in instance.transitions])
         ),
@@ -46,13 +51,23 @@ def render(instance: Instance, now: datetime, control: str = "") -> list[str]:
     ]
 
 
+NO_CARD_NOW = "no card is registered at the moment"
+NEEDS_CARD = "let its worker register a card, or start it again: a new card begins new attempts of its gates"
+
+
 def next_steps(instance: Instance, control: str = "") -> list[str]:
     """The commands that help, as they can be pasted, each ending in `control`; else what can be done at all."""
     if instance.state == RELEASED and not has_later_cards(instance):
         return [decision("withdraw", instance, control)]
     retry, override = decision("retry", instance, control), decision("release --override", instance, control)
+    if has_no_card(instance):
+        kept_out = instance.state == REJECTED or waits_for_a_person(instance)
+        return [NEEDS_CARD, *([retry] if kept_out else []), *_keep_out(instance, control)]
     if waits_for_a_person(instance):
         return [retry, override]
+    if failed := failed_gates(instance):
+        # Only these: the others' attempts, which somebody may be at, stay open.
+        retry = decision(" ".join(("retry", *failed)), instance, control)
     if instance.state == REJECTED:
         again = "or mend what failed and start the worker again: it registers anew, with a new id and fresh gates"
         return [retry, override, again]
@@ -80,7 +95,7 @@ def _keep_out(instance: Instance, control: str) -> list[str]:
 
 def _has_no_card_to_wait_for(instance: Instance) -> bool:
     """Whether every gate passed, and what it registered as cards was never held."""
-    lacks_card = any(one.reason == "NoCard" for one in instance.conditions)
+    lacks_card = any(one.reason == NO_CARD for one in instance.conditions)
     return lacks_card and any(key.live and key.public for key in instance.gated_keys)
 
 
@@ -105,6 +120,8 @@ def _why(instance: Instance, now: datetime) -> list[str]:
     if instance.state == RELEASED and not has_later_cards(instance):
         return []
     missing = [line for one in instance.conditions if not one.status for line in _missing(instance, one, now)]
+    if has_no_card(instance) and not any(NO_CARD_NOW in line for line in missing):
+        missing.insert(0, NO_CARD_NOW)
     title = "Why not all of it is public" if instance.state == RELEASED else "Why it is not released"
     return _section(title, missing or ["nothing is missing: it is about to be released"])
 
@@ -121,15 +138,23 @@ def _missing_gate(gate: GateStatus, now: datetime) -> str:
     said = f": {reason}" if reason else ""
     if gate.state not in OPEN:
         return f"gate {gate.gate} {gate_word(gate.state)}{said}"
-    so_far = "" if gate.state == PENDING else f", so far {gate_word(gate.state)}{said}"
-    failed = f", {gate.failures} failed before" if gate.failures else ""
-    return f"gate {gate.gate} has to be decided ({until(gate.deadline_time, now)}{failed}{_claimed(gate, now)}{so_far})"
+    so_far = "" if gate.state == PENDING else f"so far {gate_word(gate.state)}{said}"
+    known = ", ".join(filter(None, (until(gate.deadline_time, now), _failed_before(gate), _claimed(gate, now), so_far)))
+    what = f"has to pass, and then {again_every(gate)}" if is_continuous(gate) else "has to be decided"
+    return f"gate {gate.gate} {what}{f' ({known})' if known else ''}"
+
+
+def _failed_before(gate: GateStatus) -> str:
+    if not gate.failures:
+        return ""
+    left = gate.failure_limit - gate.failures
+    return f"{gate.failures} failed before, {forgiven_words(left)}"
 
 
 def _claimed(gate: GateStatus, now: datetime) -> str:
     if not gate.HasField("claim"):
         return ""
-    return f", claimed by {gate.claim.runner}, {until(gate.claim.expire_time, now)}"
+    return f"claimed by {gate.claim.runner}, {until(gate.claim.expire_time, now)}"
 
 
 def _gates(instance: Instance, now: datetime) -> list[str]:
@@ -149,10 +174,20 @@ def _deadline(instance: Instance, gate: GateStatus, now: datetime) -> str:
     if gate.HasField("renew_by_time"):
         return f"renew by {clock_time(gate.renew_by_time)} ({until(gate.renew_by_time, now)})"
     if gate.HasField("decided_time"):
-        return f"decided {clock_time(gate.decided_time)}"
+        set_aside = gate.state == OVERRIDDEN and is_continuous(gate)
+        return f"decided {clock_time(gate.decided_time)}{', until its next attempt' if set_aside else ''}"
     if is_undecided(instance, gate):
         return "-"
-    return f"{clock_time(gate.deadline_time)} ({until(gate.deadline_time, now)})"
+    if not gate.HasField("deadline_time"):
+        return f"none, then {again_every(gate)}" if is_continuous(gate) else "none"
+    by = f"{clock_time(gate.deadline_time)} ({until(gate.deadline_time, now)})"
+    return f"pass by {by}, then {again_every(gate)}" if is_continuous(gate) else by
+
+
+def _keys(instance: Instance) -> list[str]:
+    if not instance.gated_keys and has_no_card(instance):
+        return ["none"]
+    return [_key(instance, index) for index in range(len(instance.gated_keys))]
 
 
 def _key(instance: Instance, index: int) -> str:

@@ -2,18 +2,21 @@
 
 from collections.abc import Sequence
 from datetime import datetime
+from itertools import groupby
 
 from greenroom.cli.layout import shortened, table, width
 from greenroom.cli.words import (
+    FAILED,
     HELD,
+    NO_CARD,
     OPEN,
     REJECTED,
     RELEASED,
     WITHDRAWN,
     endpoint_path,
-    gate_word,
     gate_words,
     has_later_cards,
+    has_no_card,
     holds_to_lift,
     open_gates,
     since,
@@ -21,7 +24,7 @@ from greenroom.cli.words import (
     until,
     waits_for_a_person,
 )
-from greenroom.pb.control.v1.control_pb2 import Condition, Instance
+from greenroom.pb.control.v1.control_pb2 import Condition, GateStatus, Instance
 
 HEADINGS = ("INSTANCE", "MODEL", "ENDPOINT", "ADDRESS", "STATE", "GATES", "WAITS FOR", "AGE")
 MAX_REASON_CHARACTERS = 60
@@ -56,8 +59,10 @@ def waits_for(instance: Instance, now: datetime) -> str:
         return "a person's retry or override"
     if instance.state == REJECTED:
         return _rejection(instance)
-    missing = [condition for condition in instance.conditions if not condition.status]
-    return " and ".join(_missing(instance, condition, now) for condition in missing) or "its release"
+    lacks_card = has_no_card(instance)
+    missing = [one for one in instance.conditions if not one.status and not (lacks_card and one.reason == NO_CARD)]
+    waiting = [*(["a card"] if lacks_card else []), *(_missing(instance, one, now) for one in missing)]
+    return " and ".join(waiting) or "its release"
 
 
 def gates_in_words(instance: Instance) -> str:
@@ -90,20 +95,30 @@ def _age(instance: Instance, now: datetime) -> str:
 
 
 def _rejection(instance: Instance) -> str:
-    failed = next((gate for gate in instance.gates if gate_word(gate.state) == "failed"), None)
-    if failed is None:
+    failed = [gate for gate in open_gates(instance) if gate.state == FAILED]
+    if not failed:
         conflict = next((one.message for one in instance.conditions if one.reason == "RejectedForConflict"), "")
-        return f"nothing: {shortened(conflict, MAX_REASON_CHARACTERS)}" if conflict else "nothing"
-    reason = shortened(failed.reason, MAX_REASON_CHARACTERS)
-    return f"nothing: {failed.gate} failed{f' ({reason})' if reason else ''}"
+        return f"a retry or override{_because(conflict)}"
+    names = ", ".join(gate.gate for gate in failed)
+    why = next((gate.reason for gate in failed if gate.reason), "")
+    return f"a retry of {names}{_because(f'failed: {why}' if why else 'failed')}"
+
+
+def _because(text: str) -> str:
+    return f" ({shortened(text, MAX_REASON_CHARACTERS)})" if text else ""
 
 
 def _missing(instance: Instance, condition: Condition, now: datetime) -> str:
     waiting = [gate for gate in open_gates(instance) if gate.state in OPEN]
     if condition.type == "GatesPassed" and waiting and instance.state in (HELD, WITHDRAWN, RELEASED):
-        names = ", ".join(gate.gate for gate in waiting)
-        first = min(waiting, key=lambda gate: gate.deadline_time.ToMilliseconds())
-        return f"{names} ({until(first.deadline_time, now)})"
+        return _gates_with_times(waiting, now)
     if condition.type == "NotOnHold":
         return f"{holds_to_lift(instance) or 'a rollout hold'} to be lifted"
     return shortened(condition.message, MAX_REASON_CHARACTERS)
+
+
+def _gates_with_times(gates: Sequence[GateStatus], now: datetime) -> str:
+    """`latency (9m left), smoke (14m left)`; a time that several have stands once, behind the last of them."""
+    told = [(gate.gate, until(gate.deadline_time, now)) for gate in gates]
+    runs = groupby(told, key=lambda one: one[1])
+    return ", ".join(", ".join(name for name, _ in run) + (f" ({left})" if left else "") for left, run in runs)

@@ -8,7 +8,7 @@ import typer
 from greenroom.addresses import DEFAULT_CONTROL
 from greenroom.cli.choose import Wanted, choose
 from greenroom.cli.options import ByAddress, ByModel, Control, TokenFile, connect, named, readable, say
-from greenroom.cli.words import holds_to_lift, open_gates, unmet, waits_for_a_person
+from greenroom.cli.words import forgiven_words, holds_to_lift, open_gates, unmet, waits_for_a_person
 from greenroom.errors import ControlError, SettingsError
 from greenroom.pb.control.v1 import control_pb2
 from greenroom.pb.control.v1.control_pb2 import (
@@ -90,7 +90,18 @@ def in_words(request: ReportVerdictRequest, answer: ReportVerdictResponse) -> st
     outcome = control_pb2.Outcome.Name(request.outcome).removeprefix("OUTCOME_").lower()
     again = ", as had been said before" if answer.repeated_verdict else ""
     about = f"attempt {request.attempt} of {answer.instance.id}{again}"
-    return f"{request.gate} {outcome} ({about}): {_consequence(answer)}"
+    return f"{request.gate} {outcome} ({about}): {_forgiven(request, answer.instance)}{_consequence(answer)}"
+
+
+def _forgiven(request: ReportVerdictRequest, instance: Instance) -> str:
+    """What a failure led to by which only the next attempt opened; a new card opens one that has no failures."""
+    gate = next((gate for gate in instance.gates if gate.gate == request.gate), None)
+    if gate is None or request.outcome == control_pb2.OUTCOME_PASSED or not gate.failures:
+        return ""
+    if gate.attempt <= request.attempt:
+        return ""
+    left = gate.failure_limit - gate.failures
+    return f"forgiven, {forgiven_words(left)}; attempt {gate.attempt} is open; "
 
 
 def _consequence(answer: ReportVerdictResponse) -> str:

@@ -15,7 +15,9 @@ RELEASED = control_pb2.INSTANCE_STATE_RELEASED
 REJECTED = control_pb2.INSTANCE_STATE_REJECTED
 WITHDRAWN = control_pb2.INSTANCE_STATE_WITHDRAWN
 PENDING = control_pb2.GATE_STATE_PENDING
-THROUGH = (control_pb2.GATE_STATE_PASSED, control_pb2.GATE_STATE_OVERRIDDEN)
+FAILED = control_pb2.GATE_STATE_FAILED
+OVERRIDDEN = control_pb2.GATE_STATE_OVERRIDDEN
+THROUGH = (control_pb2.GATE_STATE_PASSED, OVERRIDDEN)
 OPEN = (
     PENDING,
     control_pb2.GATE_STATE_INCONCLUSIVE,
@@ -23,6 +25,8 @@ OPEN = (
 )
 OPENED = "opened"
 """The trail's word for an instance's first registration; what follows it is the key."""
+NO_CARD = "NoCard"
+"""A condition's reason: every gate passed, and nothing is held that could be published."""
 MAX_REASON_CHARACTERS = 200
 """In a line. The JSON output has the whole 2 KiB."""
 _HOLDS = {
@@ -87,9 +91,39 @@ def decision(command: str, instance: control_pb2.Instance, control: str = "") ->
 def gate_words(instance: control_pb2.Instance, gate: control_pb2.GateStatus) -> str:
     """The gate's state as the instance's state lets it be understood."""
     word = "not decided" if is_undecided(instance, gate) else gate_word(gate.state)
-    if gate.phase == control_pb2.GATE_PHASE_CONTINUOUS:
-        word = f"{word}, continuous"
-    return f"{word} (dry run)" if gate.dry_run and not instance.dry_run else word
+    notes = [
+        *(["continuous"] if is_continuous(gate) else []),
+        *(["dry run"] if gate.dry_run and not instance.dry_run else []),
+    ]
+    return f"{word} ({', '.join(notes)})" if notes else word
+
+
+def is_continuous(gate: control_pb2.GateStatus) -> bool:
+    """Whether it has to go on passing after the release."""
+    return gate.phase == control_pb2.GATE_PHASE_CONTINUOUS
+
+
+def again_every(gate: control_pb2.GateStatus) -> str:
+    """`again every 5m`: what a continuous gate has to do once it has passed; empty for any other."""
+    if not is_continuous(gate):
+        return ""
+    seconds = gate.pass_ttl.ToTimedelta().total_seconds()
+    return f"again every {format_duration(seconds)}" if seconds else "again"
+
+
+def forgiven_words(left: int) -> str:
+    """What a further failure of a gate that forgives `left` more comes to."""
+    return f"{left} more {'is' if left == 1 else 'are'} forgiven" if left > 0 else "the next one counts"
+
+
+def failed_gates(instance: control_pb2.Instance) -> list[str]:
+    """The gates whose failure keeps something back until they are retried."""
+    return [gate.gate for gate in open_gates(instance) if gate.state == FAILED]
+
+
+def has_no_card(instance: control_pb2.Instance) -> bool:
+    """Whether it is not released, and has nothing that could be: it was dropped, or its worker removed it."""
+    return instance.state != RELEASED and not any(key.live for key in instance.gated_keys)
 
 
 def open_gates(instance: control_pb2.Instance) -> list[control_pb2.GateStatus]:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from greenroom.cli.instance_details import next_steps, render
+from greenroom.cli.instance_details import NEEDS_CARD, next_steps, render
 from greenroom.pb.control.v1 import control_pb2 as pb
 from tests.support.shown import NOW, at, shown
 
@@ -70,9 +70,44 @@ def test_a_released_instance_can_be_taken_back() -> None:
 
 def test_a_rejected_instance_says_what_can_be_done() -> None:
     retry, override, anew = next_steps(shown(state="REJECTED", gates={"smoke": "FAILED"}))
-    assert retry == "greenroom retry 6177a228983c0b2b --reason 'why'"
+    assert retry == "greenroom retry 6177a228983c0b2b smoke --reason 'why'"
     assert override == "greenroom release 6177a228983c0b2b --override --reason 'why'"
     assert "start the worker again" in anew
+
+
+def test_a_retry_is_proposed_of_what_failed_and_of_nothing_else() -> None:
+    """Of all that have not passed, it would end the attempts that others are at."""
+    gates = {"chat": "FAILED", "latency": "PENDING", "probe": "PASSED", "smoke": "FAILED"}
+    assert next_steps(shown(state="REJECTED", gates=gates), " --control a:9")[0] == (
+        "greenroom retry 6177a228983c0b2b chat smoke --reason 'why' --control a:9"
+    )
+
+
+@pytest.mark.parametrize("keys", ["gone", "dropped"])
+def test_one_without_a_card_says_so_and_what_brings_one(keys: str) -> None:
+    instance = shown()
+    if keys == "dropped":
+        del instance.gated_keys[:]
+    else:
+        instance.gated_keys[0].live = False
+    lines = render(instance, NOW)
+    why = lines.index("Why it is not released")
+    assert lines[why + 1 : why + 3] == [
+        "  no card is registered at the moment",
+        "  gate smoke has to be decided (14m left)",
+    ]
+    assert ("  none" in lines) == (keys == "dropped")
+    assert next_steps(instance) == [NEEDS_CARD, "greenroom reject 6177a228983c0b2b --reason 'why'"]
+    instance.state = pb.INSTANCE_STATE_REJECTED
+    assert next_steps(instance) == [NEEDS_CARD, "greenroom retry 6177a228983c0b2b --reason 'why'"]
+    instance.state = pb.INSTANCE_STATE_RELEASED
+    assert "no card" not in "\n".join(render(instance, NOW))
+
+
+def test_that_there_is_no_card_is_said_once() -> None:
+    instance = kept_out("WITHDRAWN", "WithdrawnByPerson", "alice withdrew it; no card is registered at the moment", {})
+    del instance.gated_keys[:]
+    assert "\n".join(render(instance, NOW)).count("no card is registered") == 1
 
 
 def kept_out(state: str, reason: str, message: str, gates: dict[str, str]) -> pb.Instance:
@@ -124,8 +159,9 @@ def test_only_what_is_missing_is_told_in_plain_words() -> None:
 
 def test_attempts_that_failed_and_were_forgiven_are_told() -> None:
     instance = shown(gates={"smoke": "PENDING"})
-    instance.gates[0].failures = 2
-    assert "gate smoke has to be decided (14m left, 2 failed before)" in "\n".join(render(instance, NOW))
+    instance.gates[0].failures, instance.gates[0].failure_limit = 2, 3
+    said = "gate smoke has to be decided (14m left, 2 failed before, 1 more is forgiven)"
+    assert said in "\n".join(render(instance, NOW))
 
 
 def test_a_continuous_gate_says_by_when_it_must_pass_again() -> None:
@@ -133,7 +169,37 @@ def test_a_continuous_gate_says_by_when_it_must_pass_again() -> None:
     instance.gates[0].phase = pb.GATE_PHASE_CONTINUOUS
     instance.gates[0].renew_by_time.CopyFrom(at(45))
     text = "\n".join(render(instance, NOW))
-    assert "probe  passed, continuous  2        renew by 2026-03-01 12:00:45 UTC (45s left)  tests" in text
+    assert "probe  passed (continuous)  2        renew by 2026-03-01 12:00:45 UTC (45s left)  tests" in text
+
+
+def test_a_continuous_gate_that_is_open_says_what_it_waits_for_and_what_comes_then() -> None:
+    instance = shown(gates={"probe": "PENDING"})
+    instance.gates[0].phase = pb.GATE_PHASE_CONTINUOUS
+    instance.gates[0].pass_ttl.FromSeconds(300)
+    text = "\n".join(render(instance, NOW))
+    assert "pending (continuous)  2        pass by 2026-03-01 12:14:00 UTC (14m left), then again every 5m  -" in text
+    assert "gate probe has to pass, and then again every 5m (14m left)" in text
+    instance.state = pb.INSTANCE_STATE_WITHDRAWN
+    instance.gates[0].ClearField("deadline_time")
+    text = "\n".join(render(instance, NOW))
+    assert "pending (continuous)  2        none, then again every 5m  -" in text
+    assert "  gate probe has to pass, and then again every 5m\n" in text
+
+
+def test_an_override_of_a_continuous_gate_says_how_long_it_lasts() -> None:
+    instance = shown(state="RELEASED", gates={"probe": "OVERRIDDEN", "smoke": "OVERRIDDEN"})
+    instance.gates[0].phase = pb.GATE_PHASE_CONTINUOUS
+    lines = render(instance, NOW)
+    decided = "decided 2026-03-01 11:59:50 UTC"
+    assert [f"{decided}, until its next attempt" in line for line in lines if decided in line] == [True, False]
+
+
+def test_what_nobody_waits_for_shows_no_deadline() -> None:
+    instance = shown(state="WITHDRAWN")
+    instance.gates[0].ClearField("deadline_time")
+    text = "\n".join(render(instance, NOW))
+    assert "smoke  pending  2        none      -" in text
+    assert "  gate smoke has to be decided\n" in text
 
 
 def test_who_has_claimed_a_gate_is_told() -> None:

@@ -43,10 +43,30 @@ def test_what_a_held_instance_waits_for() -> None:
     assert waits_for(shown(gates={"smoke": "PASSED"}), NOW) == "its release"
 
 
-def test_the_nearest_deadline_is_told() -> None:
+def test_each_gate_is_told_with_its_own_deadline() -> None:
+    """`a, b (30s left)` was read as a's, too."""
     instance = shown(gates={"a": "PENDING", "b": "PENDING"})
+    assert waits_for(instance, NOW) == "a, b (14m left)"
     instance.gates[1].deadline_time.CopyFrom(at(30))
-    assert waits_for(instance, NOW) == "a, b (30s left)"
+    assert waits_for(instance, NOW) == "a (14m left), b (30s left)"
+
+
+def test_what_has_no_deadline_is_told_without() -> None:
+    instance = shown(state="WITHDRAWN", gates={"a": "PENDING", "b": "PENDING"})
+    for gate in instance.gates:
+        gate.ClearField("deadline_time")
+    assert waits_for(instance, NOW) == "a, b"
+
+
+def test_one_without_a_card_waits_for_one() -> None:
+    """As after `drop`: its gates may pass, and nothing comes of it."""
+    instance = shown()
+    instance.gated_keys[0].live = False
+    assert waits_for(instance, NOW) == "a card and smoke (14m left)"
+    instance = shown(gates={"smoke": "PASSED"})
+    del instance.gated_keys[:]
+    instance.conditions[0].status, instance.conditions[0].reason = False, "NoCard"
+    assert waits_for(instance, NOW) == "a card"
 
 
 def test_a_released_one_waits_for_nothing() -> None:
@@ -63,8 +83,19 @@ def test_what_a_person_keeps_out_waits_for_a_person(state: str, reason: str) -> 
 def test_a_rejected_one_says_what_failed() -> None:
     instance = shown(state="REJECTED", gates={"smoke": "FAILED"}, failed_because="gibberish\n" * 40)
     said = waits_for(instance, NOW)
-    assert said.startswith("nothing: smoke failed (gibberish gibberish")
+    assert said.startswith("a retry of smoke (failed: gibberish gibberish")
     assert len(said) < MAX_REASON_CHARACTERS + 40
+    both = shown(state="REJECTED", gates={"chat": "FAILED", "latency": "PENDING", "smoke": "FAILED"})
+    both.gates[2].reason = "slow"
+    assert waits_for(both, NOW) == "a retry of chat, smoke (failed: slow)"
+    both.gates[2].reason = ""
+    assert waits_for(both, NOW) == "a retry of chat, smoke (failed)"
+
+
+def test_a_failed_gate_of_a_dry_run_is_not_what_it_was_rejected_for() -> None:
+    instance = shown(state="REJECTED", gates={"chat": "FAILED", "smoke": "FAILED"})
+    instance.gates[0].dry_run = True
+    assert waits_for(instance, NOW) == "a retry of smoke (failed)"
 
 
 def test_a_change_is_one_line() -> None:
@@ -91,4 +122,4 @@ def test_a_released_one_with_a_later_card_says_what_that_waits_for() -> None:
 def test_one_that_was_rejected_for_a_conflict_says_which() -> None:
     instance = shown(state="REJECTED", gates={"smoke": "PENDING"})
     instance.conditions.add(type="NoConflict", reason="RejectedForConflict", message="other blocks\nthere")
-    assert waits_for(instance, NOW) == "nothing: other blocks there"
+    assert waits_for(instance, NOW) == "a retry or override (other blocks there)"

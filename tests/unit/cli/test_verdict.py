@@ -104,6 +104,31 @@ def test_what_was_sent_is_told_and_not_what_it_became_meanwhile() -> None:
     assert said.startswith("smoke inconclusive (attempt 2 of 6177a228983c0b2b): stored")
 
 
+@pytest.mark.parametrize(
+    ("failures", "said"),
+    [
+        (1, "forgiven, 1 more is forgiven; attempt 3 is open; stored; still to be decided: smoke"),
+        (2, "forgiven, the next one counts; attempt 3 is open; stored; still to be decided: smoke"),
+        (0, "stored; still to be decided: smoke"),
+    ],
+    ids=["one is left", "none is left", "a new card's attempt"],
+)
+def test_a_forgiven_failure_says_how_many_more_are(failures: int, said: str) -> None:
+    request = report_on(shown(), "smoke", pb.OUTCOME_FAILED, "slow", "ann")
+    later = shown()
+    later.gates[0].attempt, later.gates[0].failures, later.gates[0].failure_limit = 3, failures, 2
+    answer = pb.ReportVerdictResponse(instance=later, decision=pb.DECISION_RECORDED)
+    assert in_words(request, answer) == f"smoke failed (attempt 2 of 6177a228983c0b2b): {said}"
+
+
+def test_the_failure_that_counts_is_not_called_forgiven() -> None:
+    rejected = shown(state="REJECTED", gates={"smoke": "FAILED"})
+    rejected.gates[0].failures, rejected.gates[0].failure_limit = 3, 2
+    request = report_on(shown(), "smoke", pb.OUTCOME_FAILED, "slow", "ann")
+    said = in_words(request, pb.ReportVerdictResponse(instance=rejected, decision=pb.DECISION_REJECTED))
+    assert said.endswith("): REJECTED, it stays out of routing")
+
+
 def test_a_repeated_verdict_is_told_as_such() -> None:
     answer = pb.ReportVerdictResponse(
         instance=shown(gates={"smoke": "PASSED"}), decision=pb.DECISION_RELEASED, repeated_verdict=True
