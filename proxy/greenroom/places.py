@@ -19,13 +19,19 @@ class Places:
     control: Address
     http: Address
     public: Address | None = None
+    control_asks_certificates: bool = False
 
     @property
     def control_to_name(self) -> str | None:
-        """The control address where printed commands must name it: commands look at exactly one by themselves."""
+        """The control address where printed commands must name it: commands look at exactly one by themselves.
+
+        With the options that must stand beside it: which files a client has, only who pastes the command knows.
+        """
         place = named(self.control)
-        address = place.url if place.is_secure else str(place)
-        return None if address == DEFAULT_CONTROL else address
+        if not place.is_secure:
+            return None if str(place) == DEFAULT_CONTROL else str(place)
+        own = " --control-cert FILE --control-key FILE" if self.control_asks_certificates else ""
+        return f"{place.url} --control-ca FILE{own}"
 
 
 def places_of(settings: Settings) -> Places:
@@ -37,6 +43,7 @@ def places_of(settings: Settings) -> Places:
         _place("--control-listen", settings.control_listen, is_secure=control_tls),
         _place("--http-listen", settings.http_listen, is_secure=control_tls),
         _place("--public-listen", public, is_secure=etcd_tls) if public else None,
+        control_asks_certificates=settings.knows_control_clients,
     )
 
 

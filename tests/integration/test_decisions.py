@@ -116,7 +116,7 @@ def test_an_override_under_a_rollout_hold_waits_for_its_lifting(proxy: Proxy) ->
     worker = proxy.held_worker()
     proxy.control.hold_rollout("night")
     said, further = typed(proxy, "ReleaseInstance", worker)
-    assert "every gate is set aside, and it waits: rollout hold night by tests" in said
+    assert "every gate is set aside until a card comes or changes, and it waits: rollout hold night by tests" in said
     assert further.startswith("next: greenroom rollout-hold lift night")
     assert proxy.shown(worker) == []
     proxy.control.lift_rollout("night")

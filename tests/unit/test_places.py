@@ -45,7 +45,15 @@ def test_another_address_of_this_machine_is_not_where_commands_look(host: str) -
 def test_a_control_port_with_tls_is_always_named() -> None:
     here = Address("127.0.0.1", 1)
     control = Address("127.0.0.1", 2390, is_secure=True)
-    assert Places(here, control, here).control_to_name == "https://127.0.0.1:2390"
+    assert Places(here, control, here).control_to_name == "https://127.0.0.1:2390 --control-ca FILE"
+
+
+def test_a_control_port_that_wants_certificates_is_named_with_what_shows_one() -> None:
+    here = Address("127.0.0.1", 1)
+    control = Address("127.0.0.1", 2390, is_secure=True)
+    assert Places(here, control, here, control_asks_certificates=True).control_to_name == (
+        "https://127.0.0.1:2390 --control-ca FILE --control-cert FILE --control-key FILE"
+    )
 
 
 def test_each_port_is_as_secure_as_its_files(monkeypatch: pytest.MonkeyPatch) -> None:

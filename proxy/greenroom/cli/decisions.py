@@ -157,8 +157,8 @@ def released_words(answer: pb.ReleaseInstanceResponse, control: str) -> tuple[st
     if answer.decision == pb.DECISION_RELEASED:
         again = f"take it back: {decision('withdraw', instance, control)}"
         return f"override of {instance.id}: RELEASED, its cards are public", again
-    waits = f"override of {instance.id}: every gate is set aside, and it waits: {unmet(instance)}"
-    return waits, _next(instance, control)
+    waits = f"every gate is set aside until a card comes or changes, and it waits: {unmet(instance)}"
+    return f"override of {instance.id}: {waits}", _next(instance, control)
 
 
 def rejected_words(answer: pb.RejectInstanceResponse, control: str) -> tuple[str, str]:

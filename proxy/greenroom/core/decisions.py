@@ -16,8 +16,8 @@ from greenroom.core.fleet import UNLIMITED, Limits
 from greenroom.core.keyspace import InstanceId
 from greenroom.core.record import Record, State
 from greenroom.core.snapshot import Snapshot
-from greenroom.core.transitions import lease_revoked, overridden, rejected, retried
-from greenroom.core.verdicts import Plan, Planner, drop, edit, note, withdrawal
+from greenroom.core.transitions import lease_revoked, rejected, retried
+from greenroom.core.verdicts import Plan, Planner, drop, edit, note, override, withdrawal
 from greenroom.errors import WrongState
 
 
@@ -84,7 +84,7 @@ def _planner(decision: PersonsDecision, limits: Limits, conflicts: Conflicts) ->
 
     match decision.kind:
         case DecisionKind.OVERRIDE:
-            return edit(by_person(overridden), limits, conflicts)
+            return override(actor, reason, limits, conflicts)
         case DecisionKind.REJECT:
             return edit(by_person(rejected), limits, conflicts)
         case DecisionKind.WITHDRAW:

@@ -26,6 +26,7 @@ from greenroom.core.transitions import (
     conflicted,
     deadline_passed,
     dropped,
+    overridden,
     released,
     with_verdict,
     withdrawn,
@@ -183,6 +184,23 @@ def edit(
 
     def plan(snapshot: Snapshot, now: datetime) -> Plan:
         return _stored_or_released(snapshot, change(_record(snapshot), now), now, limits, conflicts)
+
+    return plan
+
+
+def override(actor: str, reason: str, limits: Limits = UNLIMITED, conflicts: Conflicts = none_known) -> Planner:
+    """Sets aside every gate that is not through. Refused where there is no card: the first one would undo it."""
+    planner = edit(lambda record, now: overridden(record, actor, reason, now), limits, conflicts)
+
+    def plan(snapshot: Snapshot, now: datetime) -> Plan:
+        planned = planner(snapshot, now)
+        if isinstance(planned, Planned) and not snapshot.live_cards:
+            raise WrongState(
+                "override is refused: no card of the instance waits to be released, and one that comes opens new "
+                "attempts of its gates; override it then",
+                state=_record(snapshot).state,
+            )
+        return planned
 
     return plan
 

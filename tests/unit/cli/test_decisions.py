@@ -33,7 +33,8 @@ def test_an_override_that_a_rollout_hold_stops() -> None:
     instance = shown(gates={"smoke": "OVERRIDDEN"}, rollout_hold="night")
     answer = pb.ReleaseInstanceResponse(instance=instance, decision=pb.DECISION_QUEUED)
     assert released_words(answer, CONTROL) == (
-        f"override of {ID}: every gate is set aside, and it waits: rollout hold night by ann: incident",
+        f"override of {ID}: every gate is set aside until a card comes or changes, and it waits: "
+        "rollout hold night by ann: incident",
         f"next: greenroom rollout-hold lift night{CONTROL}",
     )
 
@@ -70,7 +71,8 @@ def test_a_retry_names_the_attempts_that_are_open(state: str) -> None:
 
 def test_a_retry_of_one_gate_while_another_has_failed() -> None:
     said, further = retried(pb.DECISION_REJECTED, shown(state="REJECTED", gates={"a": "PENDING", "b": "FAILED"}))
-    assert (said, further) == (f"retry of {ID}: still REJECTED, for b failed", f"next: {RETRY}")
+    again = RETRY.replace(ID, f"{ID} b", 1)
+    assert (said, further) == (f"retry of {ID}: still REJECTED, for b failed", f"next: {again}")
 
 
 def test_a_retry_of_one_whose_gates_had_passed() -> None:

@@ -4,12 +4,13 @@ import pytest
 
 from greenroom.core.decisions import INSTEAD, DecisionKind, PersonsDecision, planned
 from greenroom.core.keyspace import InstanceId
+from greenroom.core.policy import Hold
 from greenroom.core.record import State
 from greenroom.core.snapshot import Snapshot
 from greenroom.core.transitions import APART, REFUSED, TABLE, Outcome, rejected, released, with_verdict, withdrawn
 from greenroom.core.verdicts import Effect, Planned
 from greenroom.errors import UnknownGate, UnknownInstance, WrongState
-from tests.support.instances import INSTANCE, NOW, K, held_record, snapshot
+from tests.support.instances import INSTANCE, NOW, I, K, held_record, snapshot
 
 HELD = held_record(K)
 PASSED = with_verdict(HELD, "smoke", 1, Outcome.PASSED, reason="", reporter="ci", now=NOW)
@@ -56,6 +57,25 @@ def test_there_is_advice_for_what_is_refused_and_for_nothing_else() -> None:
 def test_another_refusal_keeps_its_own_words() -> None:
     with pytest.raises(WrongState, match=r"nothing of the instance is held, it has no card at the moment$"):
         decided(DecisionKind.DROP, snapshot(HELD))
+
+
+@pytest.mark.parametrize("state", [State.HELD, State.REJECTED, State.WITHDRAWN])
+def test_an_override_of_what_has_no_card_is_refused(state: State) -> None:
+    """It was taken, and undone without a word by the first card that came."""
+    record = EXAMPLES[state].record
+    with pytest.raises(WrongState, match=r"no card of the instance waits to be released, .*; override it then$"):
+        decided(DecisionKind.OVERRIDE, snapshot(record))
+
+
+def test_an_override_of_what_has_an_instance_record_alone_is_refused() -> None:
+    record = held_record(I, hold=Hold.CARD_AND_INSTANCE)
+    with pytest.raises(WrongState, match="no card of the instance waits"):
+        decided(DecisionKind.OVERRIDE, snapshot(record, shadows=(I,)))
+
+
+def test_an_override_of_what_holds_nothing_back_counts_its_public_cards() -> None:
+    record = held_record(K, hold=Hold.HEALTH)
+    assert decided(DecisionKind.OVERRIDE, snapshot(record, public=(K,))).effect is Effect.RELEASED
 
 
 def test_a_persons_withdrawal_is_a_persons() -> None:

@@ -215,7 +215,8 @@ class ControlServicer:
 
     def ReleaseInstance(self, request, context):
         """Sets aside every gate that has not passed, whatever it found, and releases in the same step: not while a rollout
-        hold stops it. What a person rejected or withdrew comes back so.
+        hold stops it. What a person rejected or withdrew comes back so. It is about the cards that there are: refused
+        without any, and undone by one that comes or changes before the release.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

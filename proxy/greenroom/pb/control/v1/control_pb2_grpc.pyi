@@ -79,7 +79,8 @@ class ControlStub:
     """Lets releases go on: what became ready meanwhile is released by and by."""
     ReleaseInstance: _grpc.UnaryUnaryMultiCallable[_control_pb2.ReleaseInstanceRequest, _control_pb2.ReleaseInstanceResponse]
     """Sets aside every gate that has not passed, whatever it found, and releases in the same step: not while a rollout
-    hold stops it. What a person rejected or withdrew comes back so.
+    hold stops it. What a person rejected or withdrew comes back so. It is about the cards that there are: refused
+    without any, and undone by one that comes or changes before the release.
     """
     RejectInstance: _grpc.UnaryUnaryMultiCallable[_control_pb2.RejectInstanceRequest, _control_pb2.RejectInstanceResponse]
     """Keeps out what is not released, whatever its gates say, until a person retries or releases it."""
@@ -146,7 +147,8 @@ class ControlAsyncStub(ControlStub):
     """Lets releases go on: what became ready meanwhile is released by and by."""
     ReleaseInstance: _aio.UnaryUnaryMultiCallable[_control_pb2.ReleaseInstanceRequest, _control_pb2.ReleaseInstanceResponse]  # type: ignore[assignment]
     """Sets aside every gate that has not passed, whatever it found, and releases in the same step: not while a rollout
-    hold stops it. What a person rejected or withdrew comes back so.
+    hold stops it. What a person rejected or withdrew comes back so. It is about the cards that there are: refused
+    without any, and undone by one that comes or changes before the release.
     """
     RejectInstance: _aio.UnaryUnaryMultiCallable[_control_pb2.RejectInstanceRequest, _control_pb2.RejectInstanceResponse]  # type: ignore[assignment]
     """Keeps out what is not released, whatever its gates say, until a person retries or releases it."""
@@ -276,7 +278,8 @@ class ControlServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_control_pb2.ReleaseInstanceResponse, _abc.Awaitable[_control_pb2.ReleaseInstanceResponse]]:
         """Sets aside every gate that has not passed, whatever it found, and releases in the same step: not while a rollout
-        hold stops it. What a person rejected or withdrew comes back so.
+        hold stops it. What a person rejected or withdrew comes back so. It is about the cards that there are: refused
+        without any, and undone by one that comes or changes before the release.
         """
 
     @_abc_1.abstractmethod
