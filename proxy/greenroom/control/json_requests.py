@@ -4,13 +4,14 @@ The rule: as strict as the gRPC side. What is not understood is refused and name
 places.
 """
 
+import json
 from collections.abc import Iterable, Mapping
-from typing import Any
 
 from google.protobuf import json_format
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
 from google.protobuf.message import Message
 
+from greenroom.control.requests import MAX_SHOWN_CHARACTERS
 from greenroom.control.routes import WHOLE_BODY, Found
 from greenroom.errors import InvalidRequest
 
@@ -30,7 +31,7 @@ def message_of(
     elif body:
         raise InvalidRequest(f"{route.verb} {route.path} takes no body: its fields belong into the query")
     in_query = () if route.body == WHOLE_BODY else _query_fields(route.method.input_type, found)
-    _fill(message, _from_query(query, {field.name: field for field in in_query}, route.path), "the query")
+    _fill_from_query(message, _from_query(query, {field.name: field for field in in_query}, route.path))
     for name, value in found.given.items():
         if getattr(message, name) not in ("", value):
             raise InvalidRequest(f"{name}: {getattr(message, name)!r} is not what the path says: {value!r}", field=name)
@@ -55,11 +56,35 @@ def _fill_from_body(message: Message, body: str, text: str) -> None:
     try:
         json_format.Parse(text or "{}", target)
     except json_format.ParseError as error:
+        for name, value in _said_in(text).items():
+            _check_word(_named(target.DESCRIPTOR, name), value)
         raise InvalidRequest(f"the body is no {target.DESCRIPTOR.full_name}: {_one_line(error)}") from None
     except RecursionError:
         raise InvalidRequest("the body is nested too deep") from None
     if body != WHOLE_BODY:
         target.SetInParent()
+
+
+def _said_in(text: str) -> Mapping[str, object]:
+    """What a body says by its fields, as far as it is JSON."""
+    try:
+        said = json.loads(text)
+    except ValueError:
+        return {}
+    return said if isinstance(said, dict) else {}
+
+
+def _named(kind: Descriptor, name: str) -> FieldDescriptor | None:
+    return next((field for field in kind.fields if name in (field.name, field.json_name)), None)
+
+
+def _check_word(field: FieldDescriptor | None, value: object) -> None:
+    """InvalidRequest for a word that is none of a field's enum: protobuf does not say which there are."""
+    if field is None or field.enum_type is None or not isinstance(value, str):
+        return
+    if value not in field.enum_type.values_by_name:
+        known = ", ".join(word.name for word in field.enum_type.values if word.number)
+        raise InvalidRequest(f"{field.name}: {value[:MAX_SHOWN_CHARACTERS]!r} is none of: {known}", field=field.name)
 
 
 def _query_fields(request: Descriptor, found: Found) -> list[FieldDescriptor]:
@@ -85,12 +110,13 @@ def _from_query(
     return said
 
 
-def _fill(message: Message, said: Mapping[str, Any], place: str) -> None:
+def _fill_from_query(message: Message, said: Mapping[str, object]) -> None:
     for name, value in said.items():
+        _check_word(message.DESCRIPTOR.fields_by_name[name], value)
         try:
             json_format.ParseDict({name: value}, message)
         except json_format.ParseError as error:
-            raise InvalidRequest(f"{name}: {_one_line(error)} (in {place})", field=name) from None
+            raise InvalidRequest(f"{name}: {_one_line(error)} (in the query)", field=name) from None
 
 
 def _one_line(error: Exception) -> str:

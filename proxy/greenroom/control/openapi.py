@@ -1,4 +1,4 @@
-"""The control API's OpenAPI description, made of the protos' descriptors. Pure.
+"""The control API's OpenAPI description, made of the protos' descriptors, with `openapi_health` beside them. Pure.
 
 The rule: it says what the gateway does, and is made of what the gateway is made of, so that neither can be forgotten.
 """
@@ -9,6 +9,7 @@ from typing import Any
 from google.api import field_behavior_pb2  # type: ignore[import-untyped]  # the package has no types
 from google.protobuf.descriptor import Descriptor, EnumDescriptor, FieldDescriptor
 
+from greenroom.control import openapi_health
 from greenroom.control.routes import WHOLE_BODY, Route
 
 OPENAPI = "3.1.0"
@@ -61,8 +62,8 @@ def description(routes: Iterable[Route], version: str) -> Json:
     return {
         "openapi": OPENAPI,
         "info": {"title": "Greenroom control API", "version": version},
-        "paths": paths,
-        "components": {"schemas": {**schemas, "Error": _ERROR}},
+        "paths": {**paths, **openapi_health.PATHS},
+        "components": {"schemas": {**schemas, "Error": _ERROR, **openapi_health.SCHEMAS}},
     }
 
 

@@ -138,7 +138,9 @@ def verdict_report(request: control_pb2.ReportVerdictRequest) -> VerdictReport:
         raise _wrong("attempt", "is required, and counts from 1: the one that was checked, as GetInstance gives it")
     outcome = OUTCOMES.get(request.outcome)
     if outcome is None:
-        known = ", ".join(OUTCOMES.values())
+        known = ", ".join(
+            control_pb2.Outcome.Name(value) for value in control_pb2.Outcome.values() if value in OUTCOMES
+        )
         raise _wrong("outcome", f"is required, one of: {known}")
     reporter = _name("reporter", request.reporter) or UNNAMED_REPORTER
     return VerdictReport(instance, gate, request.attempt, outcome, bounded_reason(request.reason), reporter)

@@ -61,7 +61,11 @@ def test_a_query_is_read_by_either_spelling() -> None:
         ([("colour", "red")], r"'colour' is no parameter of /v1/instances \(they are: page_size"),
         ([("page_size", "many")], "page_size: "),
         ([("page_size", "1"), ("pageSize", "2")], "page_size: is given twice"),
-        ([("state", "SLEEPING")], "state: "),
+        (
+            [("state", "held")],
+            "state: 'held' is none of: INSTANCE_STATE_HELD, INSTANCE_STATE_RELEASED, INSTANCE_STATE_REJECTED, "
+            "INSTANCE_STATE_WITHDRAWN$",
+        ),
     ],
 )
 def test_a_query_that_is_not_understood_is_refused(query: list[tuple[str, str]], words: str) -> None:
@@ -97,3 +101,14 @@ def test_a_query_beside_a_whole_body_is_refused() -> None:
 def test_a_body_where_none_belongs_is_refused() -> None:
     with pytest.raises(InvalidRequest, match="takes no body"):
         read("GET", "/v1/instances", {"state": 1})
+
+
+def test_a_word_that_is_none_of_an_enum_is_told_with_those_that_are() -> None:
+    with pytest.raises(InvalidRequest) as wrong:
+        read("POST", REPORT, {"gate": "smoke", "outcome": "passed"})
+    assert str(wrong.value) == (
+        "outcome: 'passed' is none of: OUTCOME_PASSED, OUTCOME_FAILED, OUTCOME_INCONCLUSIVE, OUTCOME_ERROR"
+    )
+    assert wrong.value.metadata == {"field": "outcome"}
+    with pytest.raises(InvalidRequest, match=r"outcome: 'x{80}' is none of"):
+        read("POST", REPORT, {"outcome": "x" * 1000})

@@ -3,6 +3,7 @@
 from google.protobuf.descriptor import Descriptor
 from openapi_spec_validator import validate
 
+from greenroom.control import openapi_health
 from greenroom.control.methods import SERVICE
 from greenroom.control.openapi import description
 from greenroom.control.routes import routes_of
@@ -19,7 +20,8 @@ def test_it_keeps_openapis_rules() -> None:
 
 def test_every_method_is_there_once() -> None:
     operations = [one["operationId"] for path in DESCRIPTION["paths"].values() for one in path.values()]
-    assert sorted(operations) == sorted(method.name for method in SERVICE.methods)
+    of_health = [one["get"]["operationId"] for one in openapi_health.PATHS.values()]
+    assert sorted(operations) == sorted([*(method.name for method in SERVICE.methods), *of_health])
 
 
 def test_every_field_of_every_message_is_there() -> None:
