@@ -222,16 +222,19 @@ class PortTakenError(StartError):
 
 
 class ControlError(GreenroomError):
-    """A command's call of the control API failed. `said` is the ErrorInfo's reason, or one of those below, or empty."""
+    """A command's call of the control API failed. `said` is the ErrorInfo's reason, or one of those below, or empty.
+
+    `field` is the one of the request that was wrong, where the ErrorInfo names one.
+    """
 
     UNREACHABLE: ClassVar[str] = "UNREACHABLE"
     """Nobody answers at the control port."""
     HISTORY_GONE: ClassVar[str] = HistoryGone.reason
     """A resume token is of no use any more."""
 
-    def __init__(self, message: str, said: str = "") -> None:
+    def __init__(self, message: str, said: str = "", field: str = "") -> None:
         super().__init__(message)
-        self.said = said
+        self.said, self.field = said, field
 
     @property
     def may_pass(self) -> bool:

@@ -13,6 +13,7 @@ import grpc
 import pytest
 
 from greenroom.cli.main import main
+from greenroom.cli.options import myself
 from greenroom.pb.control.v1 import control_pb2 as pb
 from tests.support.control import CALL_SECONDS, error_reason
 from tests.support.endpoints import Proxy
@@ -334,3 +335,25 @@ def test_who_decided_is_the_user_who_typed_it(proxy: Proxy) -> None:
     assert "@" in rejecter
     must(proxy, "retry", "smoke", "--model", "tiny", "--reason", "one gate")
     assert last_line(proxy, worker, "retry smoke").actor == rejecter
+
+
+def test_a_token_at_a_proxy_that_asks_for_none_does_no_harm(proxy: Proxy, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It was left to the token to say who decides, and so the proxy asked for --actor."""
+    worker = proxy.held_worker()
+    known(proxy, worker)
+    monkeypatch.setenv("GREENROOM_TOKEN", "of-another-proxy")
+    assert must(proxy, "reject", worker.instance, "--reason", "bad").startswith(f"reject of {worker.instance}")
+    assert last_line(proxy, worker, "reject").actor == myself()
+
+
+def test_an_override_of_what_was_dropped_is_refused_and_its_page_says_that_it_has_no_card(proxy: Proxy) -> None:
+    worker = proxy.held_worker()
+    known(proxy, worker)
+    typed(proxy, "DropCards", worker)
+    page = must(proxy, "instance", worker.instance)
+    assert "Why it is not released\n  no card is registered at the moment\n" in page
+    wait_for(lambda: "a card and " in must(proxy, "instances"), describe="the list says so too")
+    with pytest.raises(grpc.RpcError) as refused:
+        decided(proxy, "ReleaseInstance", worker)
+    assert error_reason(refused.value) == "WRONG_STATE"
+    assert "no card of the instance waits to be released" in refused.value.details()  # type: ignore[attr-defined]

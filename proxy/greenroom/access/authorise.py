@@ -115,7 +115,8 @@ def _put_name(caller: Caller, message: Message) -> None:
 def _check_name(caller: Caller, field: str, said: str) -> None:
     if said not in ("", caller.name):
         raise NotPermitted(
-            f"{field}: says {said[:64]!r}, and the call is {caller.name}'s: leave it out",
+            f"{field}: says {said[:64]!r}, and the call is {caller.name}'s: leave it out, or call with that one's "
+            "own token or certificate",
             cause=Refusal.NAME,
             caller=caller.name,
             field=field,

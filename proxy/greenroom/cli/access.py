@@ -4,8 +4,9 @@ The rule: the token is printed once and kept nowhere; the access file has its ha
 it, not by a command, so that what changed can be reviewed.
 """
 
+import re
 from datetime import UTC, datetime, timedelta
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 import typer
 
@@ -28,6 +29,8 @@ Which = Annotated[
     typer.Option("--selector", metavar="K=GLOB,…", help="A reporter's: namespace, component, endpoint, model."),
 ]
 For = Annotated[str | None, typer.Option("--for", metavar="DURATION", help="Expires after so long, such as 90d.")]
+
+_OPTIONS: Final = {"name": "NAME", "gates": "--gate", "selector": "--selector"}
 
 
 @app.callback()
@@ -56,6 +59,10 @@ def entry(name: str, role: Role, digest: str, gates: list[str], selector: str, e
     from greenroom.yaml_files import YamlFileError
 
     fields: dict[str, Any] = {"name": name, "role": str(role)}
+    if role is Role.REPORTER and not gates:
+        raise SettingsError(
+            "new-token: --gate is not given: a reporter has gates, as --gate smoke --gate 'latency-*'; --gate '*' is all"
+        )
     if gates:
         fields["gates"] = [readable(glob) for glob in gates]
     if selector:
@@ -68,5 +75,14 @@ def entry(name: str, role: Role, digest: str, gates: list[str], selector: str, e
     try:
         parse_entries(f"callers:\n{text}")
     except YamlFileError as error:
-        raise SettingsError(f"new-token: {str(error).partition('callers[0]')[2].lstrip('.: ')}") from error
+        raise SettingsError(f"new-token: {_by_option(str(error).partition('callers[0]')[2].lstrip('.: '))}") from error
     return text
+
+
+def _by_option(said: str) -> str:
+    """What is said of an entry's field, said of the option that the field is from."""
+    found = re.match(r"(?P<field>name|gates|selector)(?:\[\d+\]|\.(?P<within>\w+))?: ", said)
+    if found is None:
+        return said
+    within = f" {found['within']}" if found["within"] else ""
+    return f"{_OPTIONS[found['field']]}{within}: {said[found.end() :]}"

@@ -183,10 +183,11 @@ def _channel(target: str, credentials: grpc.ChannelCredentials | None) -> grpc.C
 
 def in_words(error: grpc.RpcError, address: Address) -> ControlError:
     """The error as one line, and what to do about it."""
-    said = _reason(error)
-    if said:
-        advice = _WHAT_TO_DO.get(said)
-        return ControlError(f"{_one_line(error.details())}{f' ({advice})' if advice else ''}", said)
+    if (info := _info(error)) is not None:
+        said, field = str(info.reason), str(info.metadata.get("field", ""))
+        # What is wrong with one field is for whoever wrote it to mend, and the message says how.
+        advice = None if field else _WHAT_TO_DO.get(said)
+        return ControlError(f"{_one_line(error.details())}{f' ({advice})' if advice else ''}", said, field)
     details = _one_line(error.details())
     if trouble := tls_trouble(details, address):
         return ControlError(f"the control API at {address} is not trusted, or TLS failed: {trouble}")
@@ -201,16 +202,17 @@ def in_words(error: grpc.RpcError, address: Address) -> ControlError:
     return ControlError(f"the control API at {address} failed: {error.code().name}: {_one_line(error.details())}")
 
 
-def _reason(error: grpc.RpcError) -> str:
+def _info(error: grpc.RpcError) -> Any:
+    """The ErrorInfo of an error that the proxy itself answered with, None for any other."""
     try:
         status = rpc_status.from_call(cast(grpc.Call, error))
     except ValueError:
-        return ""
+        return None
     for detail in status.details if status else ():
         info = error_details_pb2.ErrorInfo()
-        if detail.Unpack(info):
-            return str(info.reason)
-    return ""
+        if detail.Unpack(info) and info.reason:
+            return info
+    return None
 
 
 def _one_line(text: str | None) -> str:

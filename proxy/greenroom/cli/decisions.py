@@ -12,7 +12,17 @@ from greenroom.addresses import DEFAULT_CONTROL
 from greenroom.cli.choose import Wanted, choose
 from greenroom.cli.client import ControlClient
 from greenroom.cli.instance_details import next_steps
-from greenroom.cli.options import ByAddress, ByModel, Control, TokenFile, connect, control_again, named, readable, say
+from greenroom.cli.options import (
+    ByAddress,
+    ByModel,
+    Control,
+    TokenFile,
+    connect,
+    control_again,
+    in_own_name,
+    readable,
+    say,
+)
 from greenroom.cli.words import OPEN, decision, gate_word, state_word, unmet
 from greenroom.errors import SettingsError
 from greenroom.pb.control.v1 import control_pb2 as pb
@@ -220,9 +230,10 @@ def _decided(
 ) -> Answer:
     """One decision about the one instance that fits; SettingsError where what was typed cannot be meant."""
     with connect(control, token_file) as client:
-        who = named(None, client) if actor is None else _typed("--actor", actor)
-        fields = {"reason": _typed("--reason", reason), "actor": who}
-        return send(client, {"name": choose(client.instances(), wanted).name, **fields})
+        given = None if actor is None else _typed("--actor", actor)
+        why = _typed("--reason", reason)
+        name = choose(client.instances(), wanted).name
+        return in_own_name(given, client, lambda who: send(client, {"name": name, "reason": why, "actor": who}))
 
 
 def _typed(option: str, text: str) -> str:

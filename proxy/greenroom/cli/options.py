@@ -5,9 +5,10 @@ import os
 import shlex
 import socket
 import sys
+from collections.abc import Callable
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, TypeVar
 
 import typer
 from rich.console import Console
@@ -19,8 +20,10 @@ from greenroom.cli.client import ControlClient
 from greenroom.cli.control_place import address_of, credentials_for, files_again, shows_certificate
 from greenroom.cli.layout import printable
 from greenroom.durations import format_duration, parse_duration
-from greenroom.errors import SettingsError
+from greenroom.errors import ControlError, SettingsError
 from greenroom.passwords import read_secret
+
+Answer = TypeVar("Answer")
 
 CONTROL_VARIABLE = "GREENROOM_CONTROL"
 TOKEN_VARIABLE = "GREENROOM_TOKEN"
@@ -97,6 +100,18 @@ def token_of(token_file: str | None) -> str | None:
 def named(given: str | None, client: ControlClient) -> str:
     """Who is said to be asking: the name that was given; else nobody where the proxy knows by itself, or user@host."""
     return readable(given or ("" if client.is_known else myself()))
+
+
+def in_own_name(given: str | None, client: ControlClient, send: Callable[[str], Answer]) -> Answer:
+    """A call in the name that `named` gives; as user@host too, where the proxy does not know who it is after all."""
+    name = named(given, client)
+    try:
+        return send(name)
+    except ControlError as error:
+        if name or error.field.rpartition(".")[2] != "actor":
+            raise
+        # A proxy without an access file takes no notice of tokens, one that asks for no certificates sees none.
+        return send(myself())
 
 
 def duration(option: str, text: str) -> float:

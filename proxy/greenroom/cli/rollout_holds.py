@@ -20,7 +20,7 @@ from greenroom.cli.options import (
     connect,
     control_again,
     duration,
-    named,
+    in_own_name,
     readable,
     say,
 )
@@ -75,13 +75,17 @@ def create(
         ttl.FromTimedelta(timedelta(seconds=duration("--for", for_)))
         hold.ttl.CopyFrom(ttl)
     with connect(control, token_file) as client:
-        hold.actor = named(actor, client)
-        created = client.create_rollout_hold(hold, readable(hold_id_))
+        created = in_own_name(actor, client, lambda who: client.create_rollout_hold(_by(who, hold), readable(hold_id_)))
         about = _stopped_now(client, hold_id(created))
     ends = f"until {clock_time(created.expire_time)}" if created.HasField("expire_time") else "until it is lifted"
     say(f"rollout hold {hold_id(created)} stops releases of {selector_words(created.selector)} {ends}")
     say(about)
     say(f"lift it: greenroom rollout-hold lift {hold_id(created)}{control_again(control, token_file)}")
+
+
+def _by(who: str, hold: RolloutHold) -> RolloutHold:
+    hold.actor = who
+    return hold
 
 
 @app.command("list")

@@ -77,7 +77,10 @@ def test_nobody_is_another(
     other = "ann" if caller == CI else "ci"
     with pytest.raises(NotPermitted) as raised:
         authorise(caller, method, request_)
-    assert str(raised.value) == f"{field}: says '{other}', and the call is {caller.name}'s: leave it out"
+    assert str(raised.value) == (
+        f"{field}: says '{other}', and the call is {caller.name}'s: leave it out, or call with that one's own token or "
+        "certificate"
+    )
 
 
 def test_without_an_access_file_a_request_goes_on_as_it_is() -> None:

@@ -41,12 +41,16 @@ def test_a_token_is_printed_once_with_the_entry_that_makes_it_somebodys(capsys: 
     [
         (("ci", "--role", "boss"), "boss"),
         (("ci",), "Missing option '--role'"),
-        (("ci", "--role", "reporter"), "new-token: gates: is missing: a reporter has gates"),
-        (("ci", "--role", "reporter", "--gate", "Smoke"), "new-token: gates[0]: 'Smoke' is not a DNS label"),
-        (("ci", "--role", "viewer", "--gate", "smoke"), "new-token: gates: is for reporters"),
-        (("ci", "--role", "reporter", "--gate", "a", "--selector", "suffix=x"), "selector.suffix: is not a field"),
+        (("ci", "--role", "reporter"), "new-token: --gate is not given: a reporter has gates"),
+        (("ci", "--role", "reporter", "--gate", "Smoke"), "new-token: --gate: 'Smoke' is not a DNS label"),
+        (("ci", "--role", "viewer", "--gate", "smoke"), "new-token: --gate: is for reporters"),
+        (
+            ("ci", "--role", "reporter", "--gate", "a", "--selector", "suffix=x"),
+            "new-token: --selector suffix: is not a field",
+        ),
         (("ci", "--role", "reporter", "--gate", "a", "--selector", "model"), "'model' is no K=GLOB"),
-        (("greenroom", "--role", "viewer"), "new-token: name: 'greenroom' is the proxy's own name"),
+        (("ci", "--role", "viewer", "--selector", "model=x"), "new-token: --selector: is for reporters"),
+        (("greenroom", "--role", "viewer"), "new-token: NAME: 'greenroom' is the proxy's own name"),
         (("ci", "--role", "viewer", "--for", "soon"), "--for 'soon': 'soon' is no duration"),
     ],
 )

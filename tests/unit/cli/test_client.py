@@ -14,9 +14,9 @@ PLACE = Address("127.0.0.1", 2390)
 class Failed(grpc.RpcError):
     """As grpcio raises it, with a google.rpc.Status in its trailers where `reason` is given."""
 
-    def __init__(self, code: grpc.StatusCode, details: str, reason: str = "") -> None:
+    def __init__(self, code: grpc.StatusCode, details: str, reason: str = "", **metadata: str) -> None:
         super().__init__(details)
-        self._code, self._details, self._reason = code, details, reason
+        self._code, self._details, self._reason, self._metadata = code, details, reason, metadata
 
     def code(self) -> grpc.StatusCode:
         return self._code
@@ -28,7 +28,7 @@ class Failed(grpc.RpcError):
         if not self._reason:
             return ()
         info = any_pb2.Any()
-        info.Pack(error_details_pb2.ErrorInfo(reason=self._reason, domain="greenroom"))
+        info.Pack(error_details_pb2.ErrorInfo(reason=self._reason, domain="greenroom", metadata=self._metadata))
         status = status_pb2.Status(code=self._code.value[0], message=self._details, details=[info])
         return (("grpc-status-details-bin", status.SerializeToString()),)
 
@@ -63,6 +63,13 @@ def test_who_was_refused_is_told_what_to_do(code: grpc.StatusCode, reason: str, 
     error = in_words(Failed(code, "no", reason), PLACE)
     assert advice in str(error)
     assert not error.may_pass, "asking again would be refused again"
+
+
+def test_who_was_refused_for_a_name_is_not_sent_to_whoever_keeps_the_access_file() -> None:
+    """The message says what to do about the field; nothing that is in that file is wrong."""
+    refused = Failed(grpc.StatusCode.PERMISSION_DENIED, "actor: leave it out", "NOT_PERMITTED", field="actor")
+    error = in_words(refused, PLACE)
+    assert (str(error), error.said, error.field) == ("actor: leave it out", "NOT_PERMITTED", "actor")
 
 
 def test_an_answer_may_be_of_any_size() -> None:

@@ -13,6 +13,7 @@ from greenroom.cli.options import (
     connect,
     control_again,
     duration,
+    in_own_name,
     myself,
     named,
     painted,
@@ -20,7 +21,7 @@ from greenroom.cli.options import (
     say,
     token_of,
 )
-from greenroom.errors import SettingsError
+from greenroom.errors import ControlError, SettingsError
 
 
 def test_a_wrong_control_address_is_named() -> None:
@@ -143,3 +144,29 @@ def test_printed_commands_name_the_token_file_that_was_given(monkeypatch: pytest
     assert control_again("127.0.0.1:9", "t") == " --control 127.0.0.1:9 --token-file t"
     monkeypatch.setenv("GREENROOM_TOKEN_FILE", "t")
     assert control_again(DEFAULT_CONTROL, "t") == ""
+
+
+class Proxy:
+    """Wants to be told who asks, unless it knows by itself."""
+
+    def __init__(self, *, knows: bool, field: str = "actor") -> None:
+        self.knows, self.field = knows, field
+        self.names: list[str] = []
+
+    def __call__(self, name: str) -> str:
+        self.names.append(name)
+        if not name and not self.knows:
+            raise ControlError("actor: is required: who decides", "INVALID_REQUEST", self.field)
+        return name
+
+
+@pytest.mark.parametrize("field", ["actor", "rollout_hold.actor"])
+def test_a_proxy_that_takes_no_notice_of_a_token_is_told_who_asks(field: str) -> None:
+    """With GREENROOM_TOKEN set, every decision at a proxy without an access file asked for --actor."""
+    with ControlClient(Address("127.0.0.1", 1), "a-token") as client:
+        assert in_own_name(None, client, open_ := Proxy(knows=False, field=field)) == myself()
+        assert open_.names == ["", myself()]
+        assert in_own_name(None, client, Proxy(knows=True)) == ""
+        assert in_own_name("ann", client, Proxy(knows=False)) == "ann"
+        with pytest.raises(ControlError):
+            in_own_name(None, client, Proxy(knows=False, field="reason"))
