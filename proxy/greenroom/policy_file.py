@@ -1,10 +1,11 @@
 """The policy as operators write it: a YAML file. What is wrong with it is told by file, line and field.
 
-The rule: one line, about the first thing that is wrong, in words of our own.
+The rule: one line, about the first thing that is wrong, in words of our own. Whoever can show more lines has them all.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -61,7 +62,7 @@ _BOUNDS = {
 
 
 PolicyFileError = YamlFileError
-"""One line: `line 4: rules[0].hold: …`."""
+"""One line, and all that can be told: what rules are to each other, only where each is right by itself."""
 
 
 def load_policy(path: Path) -> Policy:
@@ -128,12 +129,27 @@ def _gates(policy: Any) -> Iterator[dict[Any, Any]]:
 
 
 def _described(root: yaml.Node, error: ValidationError) -> PolicyFileError:
+    found = [_located(root, one) for one in error.errors(include_url=False)]
     # A misspelt field is a missing one too, and its name is what the author must see.
-    errors = sorted(error.errors(include_url=False), key=lambda one: one["type"] != "extra_forbidden")
-    first: Mapping[str, Any] = errors[0]
-    path = [part for part in first["loc"] if part != "[key]"]
-    more = f" (and {len(errors) - 1} more)" if len(errors) > 1 else ""
-    return PolicyFileError(f"line {line_of(root, path)}: {field_name(path)}{_in_words(first, path)}{more}")
+    first, *others = sorted(found, key=lambda one: not one.is_misspelling)
+    more = f" (and {len(others)} more)" if others else ""
+    return PolicyFileError(f"{first}{more}", [str(one) for one in sorted(found, key=lambda one: one.line)])
+
+
+@dataclass(frozen=True, slots=True)
+class _Mistake:
+    line: int
+    words: str
+    is_misspelling: bool
+
+    def __str__(self) -> str:
+        return f"line {self.line}: {self.words}"
+
+
+def _located(root: yaml.Node, error: Mapping[str, Any]) -> _Mistake:
+    path = [part for part in error["loc"] if part != "[key]"]
+    words = f"{field_name(path)}{_in_words(error, path)}"
+    return _Mistake(line_of(root, path), words, is_misspelling=error["type"] == "extra_forbidden")
 
 
 def _in_words(error: Mapping[str, Any], path: list[Any]) -> str:

@@ -15,7 +15,11 @@ MAX_FILE_BYTES = 1 << 20
 
 
 class YamlFileError(ValueError):
-    """One line: `line 4: rules[0].hold: …`."""
+    """One line: `line 4: rules[0].hold: …`. `each` has a line for every mistake that was found, in the file's order."""
+
+    def __init__(self, said: str, each: Sequence[str] = ()) -> None:
+        super().__init__(said)
+        self.each = tuple(each) or (said,)
 
 
 def read_text(path: Path) -> str:

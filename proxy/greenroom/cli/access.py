@@ -61,7 +61,7 @@ def entry(name: str, role: Role, digest: str, gates: list[str], selector: str, e
     fields: dict[str, Any] = {"name": name, "role": str(role)}
     if role is Role.REPORTER and not gates:
         raise SettingsError(
-            "new-token: --gate is not given: a reporter has gates, as --gate smoke --gate 'latency-*'; --gate '*' is all"
+            "new-token: --gate is not given: a reporter has gates, as --gate smoke or --gate 'latency-*'; '*' is all"
         )
     if gates:
         fields["gates"] = [readable(glob) for glob in gates]

@@ -30,7 +30,7 @@ Name = str | None
 
 @app.command()
 def lint(file: File) -> int:
-    """Exit code 1: no proxy would take it. What is odd about a right one is told on standard error, with 0."""
+    """Exit code 1, and a line for each mistake: no proxy would take it. What is odd about a right one is told with 0."""
     from greenroom.core.lint import oddities
     from greenroom.policy_file import PolicyFileError, located, parse_policy
     from greenroom.yaml_files import read_text
@@ -39,7 +39,8 @@ def lint(file: File) -> int:
         text = read_text(Path(file))
         policy = parse_policy(text)
     except PolicyFileError as error:
-        complain(f"{file}: {error}")
+        for mistake in error.each:
+            complain(f"{file}: {mistake}")
         return FAILED
     found = oddities(policy)
     for oddity in found:

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from greenroom.cli.main import main
-from greenroom.policy_file import parse_policy
+from greenroom.policy_file import PolicyFileError, parse_policy
 from tests.support.policies import policy_file, rule
 
 
@@ -43,6 +43,25 @@ def test_what_is_wrong_is_one_line_and_exit_code_1(file: Path, capsys: pytest.Ca
     assert said.err.startswith(f"{file}: line 2: rules[0].gates: is empty")
     assert main(["policy", "lint", str(file.with_name("none"))]) == 1
     assert "none: cannot be read" in capsys.readouterr().err
+
+
+def test_every_mistake_has_its_line_in_the_order_of_the_file(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """One at a time, each cost another run."""
+    file.write_text(
+        "rules:\n- gates: {smoke: {timeout_seconds: -1}}\n  selektor: {}\n"
+        "- gates:\n    probe: {timeout_seconds: 1h, phase: continuous}\n  hold: maybe\nextra: 1\n"
+    )
+    assert main(["policy", "lint", str(file)]) == 1
+    places = [line.removeprefix(f"{file}: ").rsplit(": ", 1)[0] for line in capsys.readouterr().err.splitlines()]
+    assert [place.split(": ")[:2] for place in places] == [
+        ["line 2", "rules[0].gates.smoke.timeout_seconds"],
+        ["line 3", "rules[0].selektor"],
+        ["line 5", "rules[1].gates.probe"],
+        ["line 6", "rules[1].hold"],
+        ["line 7", "extra"],
+    ]
+    with pytest.raises(PolicyFileError, match=r"^line 3: rules\[0\].selektor: .* \(and 4 more\)$"):
+        parse_policy(file.read_text())
 
 
 @pytest.mark.parametrize(

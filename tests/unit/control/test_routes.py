@@ -1,5 +1,8 @@
 """Routes as the protos say them, and what of them is refused."""
 
+import re
+from pathlib import Path
+
 import pytest
 from google.api import annotations_pb2
 from google.protobuf import descriptor_pb2, descriptor_pool
@@ -64,3 +67,12 @@ def test_an_option_that_is_not_understood_is_refused(verb: str, path: str, words
     pool.Add(file)
     with pytest.raises(ValueError, match=words):
         routes_of(pool.FindServiceByName("t.S"))
+
+
+def test_the_paths_that_the_page_on_checks_lists_are_there() -> None:
+    page = (Path(__file__).parents[3] / "docs" / "checks.md").read_text()
+    listed = re.findall(r"`(GET|POST) (/v1/[^`? ]+)", page)
+    assert len(listed) == 6
+    for verb, path in listed:
+        filled = path.replace("{id}", "abc1").replace("{gate}", "smoke")
+        assert isinstance(find(ROUTES, verb, filled), Found), path
