@@ -278,7 +278,8 @@ def _asked(proxy: Proxy, pid: int) -> bool:
 def test_waiting_in_vain_is_124(proxy: Proxy) -> None:
     worker = proxy.held_worker()
     listed(proxy, worker)
-    assert "it waits for latency, smoke" in said(proxy.greenroom, "wait", end(worker), "--timeout", "1s", code=124)
+    line = said(proxy.greenroom, "wait", end(worker), "--timeout", "1s", code=124)
+    assert re.search(r"it waits for latency \(.* left\), smoke \(.* left\)$", line.strip())
     assert "did not appear within 0.5s" in said(proxy.greenroom, "wait", "zzz", "--timeout", "500ms", code=124)
 
 

@@ -30,7 +30,7 @@ Name = str | None
 
 @app.command()
 def lint(file: File) -> int:
-    """Exit code 1, and a line for each mistake: no proxy would take it. What is odd about a right one is told with 0."""
+    """Exit code 1, a line for each mistake: no proxy would take it. What is odd about a right one is told with 0."""
     from greenroom.core.lint import oddities
     from greenroom.policy_file import PolicyFileError, located, parse_policy
     from greenroom.yaml_files import read_text

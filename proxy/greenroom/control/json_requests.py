@@ -6,6 +6,7 @@ places.
 
 import json
 from collections.abc import Iterable, Mapping
+from typing import cast
 
 from google.protobuf import json_format
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
@@ -31,7 +32,8 @@ def message_of(
     elif body:
         raise InvalidRequest(f"{route.verb} {route.path} takes no body: its fields belong into the query")
     in_query = () if route.body == WHOLE_BODY else _query_fields(route.method.input_type, found)
-    _fill_from_query(message, _from_query(query, {field.name: field for field in in_query}, route.path))
+    fields = {field.name: field for field in in_query}
+    _fill_from_query(message, _from_query(query, fields, route.path), fields)
     for name, value in found.given.items():
         if getattr(message, name) not in ("", value):
             raise InvalidRequest(f"{name}: {getattr(message, name)!r} is not what the path says: {value!r}", field=name)
@@ -57,7 +59,7 @@ def _fill_from_body(message: Message, body: str, text: str) -> None:
         json_format.Parse(text or "{}", target)
     except json_format.ParseError as error:
         for name, value in _said_in(text).items():
-            _check_word(_named(target.DESCRIPTOR, name), value)
+            _check_word(_named(cast(Descriptor, target.DESCRIPTOR), name), value)
         raise InvalidRequest(f"the body is no {target.DESCRIPTOR.full_name}: {_one_line(error)}") from None
     except RecursionError:
         raise InvalidRequest("the body is nested too deep") from None
@@ -110,9 +112,9 @@ def _from_query(
     return said
 
 
-def _fill_from_query(message: Message, said: Mapping[str, object]) -> None:
+def _fill_from_query(message: Message, said: Mapping[str, object], fields: Mapping[str, FieldDescriptor]) -> None:
     for name, value in said.items():
-        _check_word(message.DESCRIPTOR.fields_by_name[name], value)
+        _check_word(fields[name], value)
         try:
             json_format.ParseDict({name: value}, message)
         except json_format.ParseError as error:
