@@ -1,4 +1,4 @@
-"""The policy in force, and where it comes from: read again on SIGHUP, and whenever its file says something else.
+"""The policy in force, and where it comes from: read again on SIGHUP, and once its file has changed and holds still.
 
 The rule: whoever needs the policy reads `current` when a call begins, and goes on with that one. A file that is wrong,
 or would change what cannot be changed while a proxy runs, leaves the policy in force as it is, and says so until it is
@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from greenroom.changing_files import ChangingFiles
 from greenroom.core.policy import Policy
 from greenroom.core.templates import GatedKeys
 from greenroom.durations import format_duration
@@ -21,7 +22,7 @@ from greenroom.settings import Settings
 from greenroom.yaml_files import read_text
 
 POLL_SECONDS = 1.0
-"""How long a new file can be in its place unnoticed."""
+"""A new file is in force after two of them at most."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +49,8 @@ class PolicySource:
 
     def __init__(self, settings: Settings, *, clock: Callable[[], datetime], log: Any) -> None:
         self._settings, self._clock, self._log = settings, clock, log
+        files = [] if settings.policy is None else [settings.policy]
+        self._files = ChangingFiles(files, lambda: _read(settings))
         self._seen = _Said() if settings.policy is None else _read(settings)
         self.current = settings.read_policy() if settings.policy is None else _policy_of(settings, self._seen)
         self.loaded = clock()
@@ -85,9 +88,9 @@ class PolicySource:
             loop.remove_signal_handler(signal.SIGHUP)
 
     async def reload(self, *, asked: bool) -> None:
-        """Reads the file again; where it says what it said before, that is looked at only if somebody asked."""
-        said = await asyncio.to_thread(_read, self._settings)
-        if said.is_as(self._seen) and not asked:
+        """Reads the file again: at once if somebody asked, else what changed in it and has held still since."""
+        said = await asyncio.to_thread(self._files.read_now if asked else self._files.look)
+        if said is None or (said.is_as(self._seen) and not asked):
             return
         self._seen = said
         try:

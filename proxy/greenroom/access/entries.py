@@ -5,7 +5,6 @@ The rule: no error shows what stands where a hash should be, since it may well b
 
 from collections.abc import Mapping
 from datetime import datetime
-from pathlib import Path
 from typing import Annotated, Any, Final, Self
 
 import yaml
@@ -26,7 +25,7 @@ from greenroom.access.roles import Role
 from greenroom.access.tokens import is_digest
 from greenroom.core.policy import GATE_NAME, NO_GATE_NAME
 from greenroom.core.transitions import ITSELF
-from greenroom.yaml_files import YamlFileError, field_name, line_of, read_text, read_yaml, shown, unknown_field
+from greenroom.yaml_files import YamlFileError, field_name, line_of, read_yaml, shown, unknown_field
 
 MAX_CALLERS: Final = 1000
 """A token is compared with every hash; these are people, checks and machines, no crowd."""
@@ -146,11 +145,6 @@ class AccessFile(BaseModel):
         _refuse_repeated("certificate", [(one.certificate, one) for one in self.callers if one.certificate])
         _refuse_repeated(_SECRET, [(digest, one) for one in self.callers for digest in one.token_sha256])
         return self
-
-
-def load_entries(path: Path) -> tuple[Entry, ...]:
-    """The callers in a file; YamlFileError for one that cannot be read or says something else."""
-    return parse_entries(read_text(path))
 
 
 def parse_entries(text: str) -> tuple[Entry, ...]:

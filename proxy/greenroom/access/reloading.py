@@ -1,7 +1,7 @@
-"""The access file in force: looked at each second, and taken over as soon as it says something else that is right.
+"""The access file in force: looked at each second, and taken over once it says something else that is right.
 
-The rule: it is read whole each time, since a time of change can stay the same over an edit. A file that is wrong or
-gone changes nothing, and is told of.
+The rule: a file that is wrong or gone changes nothing, and is told of. Half a file may well be right, and know half the
+callers, so a change is read once it has held still.
 """
 
 import asyncio
@@ -10,10 +10,11 @@ from typing import Any, Final
 
 from greenroom.access.entries import parse_entries
 from greenroom.access.known import KnownCallers
+from greenroom.changing_files import ChangingFiles
 from greenroom.yaml_files import YamlFileError, read_text
 
 LOOK_SECONDS: Final = 1.0
-"""A revoked token is of use for no longer than this. The file is read in some microseconds."""
+"""A revoked token is of use for no longer than two of them."""
 
 
 class AccessInForce:
@@ -21,8 +22,8 @@ class AccessInForce:
 
     def __init__(self, path: Path, *, log: Any) -> None:
         self._path, self._log = path, log
-        self._text: str | None = read_text(path)
-        self.known = KnownCallers(parse_entries(self._text))
+        self._file = ChangingFiles([path], lambda: _callers_in(path))
+        self.known = KnownCallers(parse_entries(read_text(path)))
         self.failures = 0
         self._why_refused: str | None = None
 
@@ -39,26 +40,16 @@ class AccessInForce:
             await self.look()
 
     async def look(self) -> None:
-        """Takes over what changed since the last look, and tells of it."""
-        try:
-            text = await asyncio.to_thread(read_text, self._path)
-        except YamlFileError as error:
-            # It may come back as it was, which is then a change too.
-            self._text = None
-            self._refuse(str(error))
-            return
-        if text != self._text:
-            self._text = text
-            self._take(text)
+        """Takes over what changed and has held still since the last look, and tells of it."""
+        match await asyncio.to_thread(self._file.look):
+            case KnownCallers() as known:
+                self._take(known)
+            case YamlFileError() as error:
+                self._refuse(str(error))
 
-    def _take(self, text: str) -> None:
-        try:
-            self.known = KnownCallers(parse_entries(text))
-        except YamlFileError as error:
-            self._refuse(str(error))
-            return
-        self._why_refused = None
-        self._log.info("access.reloaded", file=str(self._path), callers=self.known.number)
+    def _take(self, known: KnownCallers) -> None:
+        self.known, self._why_refused = known, None
+        self._log.info("access.reloaded", file=str(self._path), callers=known.number)
 
     def _refuse(self, why: str) -> None:
         """Told once for each thing that is wrong."""
@@ -67,3 +58,10 @@ class AccessInForce:
         self._why_refused = why
         self.failures += 1
         self._log.error("access.not.reloaded", file=str(self._path), why=why, in_force="what it said before")
+
+
+def _callers_in(path: Path) -> KnownCallers | YamlFileError:
+    try:
+        return KnownCallers(parse_entries(read_text(path)))
+    except YamlFileError as error:
+        return error

@@ -16,9 +16,6 @@ _KEY: Final = re.compile(rb"-----BEGIN (?:[A-Z]+ )?PRIVATE KEY-----")
 _ENCRYPTED: Final = re.compile(rb"-----BEGIN ENCRYPTED PRIVATE KEY-----|^Proc-Type: 4,ENCRYPTED", re.MULTILINE)
 OTHERS: Final = stat.S_IRWXG | stat.S_IRWXO
 
-Signature = tuple[tuple[int, int, int, int] | None, ...]
-"""What changes whenever a file does: device, inode, time and size, of whatever a symbolic link leads to."""
-
 
 @dataclass(frozen=True, slots=True)
 class NamedFile:
@@ -45,14 +42,6 @@ class NamedFile:
         if not _KEY.search(found):
             raise self.wrong("has no private key in PEM form")
         return found
-
-    def signature(self) -> tuple[int, int, int, int] | None:
-        """None where there is no such file."""
-        try:
-            found = self.path.stat()
-        except OSError:
-            return None
-        return found.st_dev, found.st_ino, found.st_mtime_ns, found.st_size
 
     def open_to_others(self) -> str | None:
         """The file's mode, as `0644`, where more than its owner may read or write it."""
@@ -105,9 +94,10 @@ class TlsFiles:
             self.trusted.certificates() if self.trusted else None,
         )
 
-    def signature(self) -> Signature:
-        """What changes whenever one of them does."""
-        return tuple(file.signature() for file in self._all())
+    @property
+    def paths(self) -> list[Path]:
+        """Of all of them."""
+        return [file.path for file in self._all()]
 
     def __str__(self) -> str:
         return ", ".join(map(str, self._all()))

@@ -1,12 +1,11 @@
 """The access file: what is right with it, and where exactly it is wrong, without a word of what may be a secret."""
 
 from datetime import UTC, datetime
-from pathlib import Path
 
 import pytest
 
 from greenroom.access.callers import InstanceSelector
-from greenroom.access.entries import MAX_CALLERS, load_entries, parse_entries
+from greenroom.access.entries import MAX_CALLERS, parse_entries
 from greenroom.access.roles import Role
 from greenroom.access.tokens import digest_of
 from greenroom.yaml_files import YamlFileError
@@ -31,10 +30,8 @@ callers:
 """
 
 
-def test_a_file_is_read(tmp_path: Path) -> None:
-    path = tmp_path / "access.yaml"
-    path.write_text(GOOD)
-    ann, runner, ci = load_entries(path)
+def test_a_file_is_read() -> None:
+    ann, runner, ci = parse_entries(GOOD)
     assert (ann.caller.role, ann.token_sha256) == (Role.OPERATOR, (HASH,))
     assert ann.expires == datetime(2030, 12, 31, tzinfo=UTC)
     assert runner.caller.gates == ("smoke", "latency-*")

@@ -206,7 +206,7 @@ async def test_a_policy_file_that_is_refused_shows(tmp_path: Path) -> None:
     metrics.show_policy(policy)
     assert (value(metrics, "policy_loaded"), value(metrics, "policy_reload_failures_total")) == (1, 0)
     path.write_text("rules: [")
-    await policy.source.reload(asked=False)
+    await policy.source.reload(asked=True)
     policy.presence._peers.seen({"two": {"policy": "other"}})
     assert (value(metrics, "policy_loaded"), value(metrics, "policy_reload_failures_total")) == (0, 1)
     assert value(metrics, "policy_differing_proxies") == 1

@@ -27,7 +27,7 @@ async def test_what_was_refused_and_who_differs_is_told_on_the_page_too(tmp_path
     path.write_text(policy_file(rule("all")))
     policy = policy_in_force(unconnected(), log=EventLog(), file=path, clock=lambda: NOW)
     path.write_text("rules: [")
-    await policy.source.reload(asked=False)
+    await policy.source.reload(asked=True)
     same, other = (
         {"address": f"{name}:1", "host": name, "policy": digest}
         for name, digest in (("a", policy.source.current.digest), ("b", "other"))

@@ -1,6 +1,5 @@
 """The files of TLS: what is wrong with one by itself, and when they have changed."""
 
-import os
 from pathlib import Path
 
 import pytest
@@ -55,22 +54,10 @@ def test_a_key_in_the_place_of_a_certificate_is_told(issued: Issued) -> None:
         NamedFile("--tls-cert", issued.key).certificates()
 
 
-def test_a_change_shows_in_the_signature_also_through_a_link(tmp_path: Path) -> None:
-    """As Kubernetes does it: the file's own name is a link that never changes, into a folder that is swapped."""
-    for version in ("one", "two"):
-        (tmp_path / version).mkdir()
-        (tmp_path / version / "tls.crt").write_text("alike")
-    link, path = tmp_path / "..data", tmp_path / "tls.crt"
-    link.symlink_to("one")
-    path.symlink_to("..data/tls.crt")
-    files = TlsFiles(trusted=NamedFile("--tls-client-ca", path))
-    before = files.signature()
-    assert files.signature() == before
-    (tmp_path / "new").symlink_to("two")
-    os.replace(tmp_path / "new", link)  # noqa: PTH105  # what kubelet does
-    assert files.signature() != before
-    link.unlink()
-    assert files.signature() == (None,)
+def test_a_side_names_all_its_files(issued: Issued) -> None:
+    pair, trusted = issued.pair, NamedFile("--tls-client-ca", issued.cert)
+    assert TlsFiles(pair, trusted).paths == [issued.cert, issued.key, issued.cert]
+    assert TlsFiles(trusted=trusted).paths == [issued.cert]
 
 
 @pytest.mark.parametrize(("mode", "told"), [(0o600, None), (0o400, None), (0o640, "0640"), (0o604, "0604")])
