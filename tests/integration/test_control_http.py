@@ -16,6 +16,7 @@ from tests.support.etcd import Etcd
 from tests.support.mirroring import wait_mirrored
 from tests.support.policies import policy_in_force
 from tests.support.registering import instance_record, instance_record_key, register
+from tests.support.waiting import wait_for_async
 
 
 @pytest.fixture
@@ -27,6 +28,10 @@ async def side(etcd: Etcd) -> AsyncIterator[ControlSide]:
 async def get(side: ControlSide, path: str) -> httpx.Response:
     async with httpx.AsyncClient(base_url=f"http://{side.http_address}", trust_env=False) as client:
         return await client.get(path)
+
+
+async def is_ready(side: ControlSide) -> bool:
+    return (await get(side, "/ready")).status_code == 200
 
 
 async def test_it_is_live_and_ready(side: ControlSide) -> None:
@@ -50,7 +55,7 @@ async def test_without_etcd_it_is_live_and_says_why_it_is_not_ready(own_etcd: Et
         assert "etcd does not answer" in said["reasons"][1]
         own_etcd.start()
         await asyncio.wait_for(side.follower.wait_ready(), 10)
-        assert (await get(side, "/ready")).status_code == 200
+        await wait_for_async(lambda: is_ready(side), describe="it is ready again")
 
 
 async def test_metrics_tell_of_instances_verdicts_and_releases(side: ControlSide, client: EtcdClient) -> None:

@@ -1,6 +1,7 @@
 """The HTTP port: `/live`, `/ready`, `/metrics` for kubelets, load balancers and Prometheus; `/v1`, the control API."""
 
 import socket
+import time
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from typing import Protocol
@@ -23,6 +24,7 @@ from greenroom.control.metrics import Metrics
 from greenroom.control.policy_in_force import PolicyInForce
 from greenroom.control.presented import presented_in
 from greenroom.control.routes import VERBS
+from greenroom.control.shared_answer import SharedAnswer
 from greenroom.control.status import status_of
 from greenroom.core.keyspace import ROOT
 from greenroom.errors import AccessRefused, StartError
@@ -53,11 +55,12 @@ class Readiness:
 
     def __init__(self, parts: Sequence[Part], upstream: Upstream, policy: PolicyInForce) -> None:
         self._parts, self._upstream = parts, upstream
+        self._etcd = SharedAnswer(self._why_etcd_does_not_answer, clock=time.monotonic)
         self.policy = policy
 
     async def reasons(self) -> list[str]:
-        """What is missing, in words; empty when ready."""
-        reasons = (*(part.why_not_ready for part in self._parts), await self._why_etcd_does_not_answer())
+        """What is missing, in words; empty when ready. Of etcd that is known for a second: anybody may ask."""
+        reasons = (*(part.why_not_ready for part in self._parts), await self._etcd.get())
         return [reason for reason in reasons if reason is not None]
 
     def members(self) -> dict[str, str]:

@@ -1,5 +1,7 @@
 """The three pages. Listening is shown in tests/integration."""
 
+import asyncio
+
 import httpx
 
 from greenroom.access.admission import Admission
@@ -49,6 +51,22 @@ async def test_ready_says_why_not() -> None:
     said = answer.json()
     assert "refusal" not in said.pop("policy")
     assert (answer.status_code, said) == (200, {"ready": True, "reasons": [], "members": MEMBERS})
+
+
+async def test_a_crowd_of_probes_is_one_read_of_etcd() -> None:
+    """Each is a read that needs a quorum, and anybody may ask."""
+
+    class Counted(Readiness):
+        reads = 0
+
+        async def _why_etcd_does_not_answer(self) -> str | None:
+            self.reads += 1
+            return "etcd is away"
+
+    upstream = unconnected()
+    counted = Counted((), upstream, policy_in_force(upstream, log=EventLog()))
+    told = await asyncio.gather(*(counted.reasons() for _ in range(100)))
+    assert (told, counted.reads) == ([["etcd is away"]] * 100, 1)
 
 
 async def test_metrics_are_this_programs_own() -> None:
