@@ -10,8 +10,8 @@ from typing import Final, cast
 
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
-from uvicorn.protocols.http.h11_impl import H11Protocol
 
+from greenroom.control.connections import BoundedProtocol
 from greenroom.tls.identity import identity_of
 
 OPEN_PAGES: Final = re.compile("/(live|ready|metrics|v1/health|v1/instances/[^/]+/health)")
@@ -23,7 +23,7 @@ def identity_in(scope: Scope) -> str | None:
     return cast(str | None, scope.get(_IDENTITY))
 
 
-class IdentifyingProtocol(H11Protocol):
+class IdentifyingProtocol(BoundedProtocol):
     """One connection: each of its requests gets the identity of who made it into its scope."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn has it

@@ -157,7 +157,8 @@ def test_a_password_changes_and_the_file_later(launch_etcd: Callable[..., Etcd],
             Worker(proxy.client, component="other").register()
         said = f"the proxy cannot log in to etcd: {WRONG}"
         assert (raised.value.code(), raised.value.details()) == (grpc.StatusCode.UNAVAILABLE, said)
-        assert said in ask(f"{proxy.greenroom.http_url}/ready").body.decode()
+        ready = f"{proxy.greenroom.http_url}/ready"
+        wait_for(lambda: said in ask(ready).body.decode(), describe="the page says so too")
         assert proxy.client.put(b"v1/other"), "what is not gated is not the proxy's business"
         users.password_file("new")
         wait_for(proxy.greenroom.is_ready, describe="the proxy is ready again")
