@@ -245,7 +245,7 @@ class _Start:
         place = self.places.http
         api = api_routes(Gateway(service, admission, version=__version__, log=self.log), Health(follower), admission)
         app = http_app(readiness, metrics, admission, api, open_metrics=self.settings.open_metrics)
-        http = HttpServer(app, host=place.host, port=place.port, tls=self.tls.control)
+        http = HttpServer(app, host=place.host, port=place.port, tls=self.tls.control, is_open=access is None)
         http.start()
         self.stack.push_async_callback(_finish, http, self.background.create_task(http.run()))
 

@@ -315,6 +315,10 @@ def test_probes_and_health_are_open_and_metrics_are_for_viewers(guarded: Guarded
     worker = guarded.proxy.held_worker()
     assert guarded.get(f"/v1/instances/{worker.instance}/health").json()["instances"] == []
     assert [guarded.get(path).status_code for path in ("/live", "/ready")] == [200, 200]
+    by_name = httpx.get(
+        f"{guarded.proxy.greenroom.http_url}/live", headers={"host": "greenroom.fleet"}, trust_env=False
+    )
+    assert by_name.status_code == 200, "a port that asks who calls goes by any name"
     assert guarded.get("/metrics", bearer("grafana")).status_code == 200
     health = health_pb2_grpc.HealthStub(guarded.proxy.control.channel)
     answer = health.Check(health_pb2.HealthCheckRequest(), timeout=CALL_SECONDS)

@@ -91,6 +91,13 @@ async def test_metrics_tell_of_instances_verdicts_and_releases(side: ControlSide
     assert 0 < float(age.split()[1]) < 60
 
 
+async def test_a_browser_is_not_sent_here_under_a_strangers_name(side: ControlSide) -> None:
+    async with httpx.AsyncClient(base_url=f"http://{side.http_address}", trust_env=False) as client:
+        for path in ("/metrics", "/v1/instances"):
+            assert (await client.get(path, headers={"host": "evil.example"})).status_code == 421
+        assert (await client.get("/live", headers={"host": "localhost"})).status_code == 200
+
+
 async def test_a_taken_http_port_is_a_start_error(side: ControlSide) -> None:
     port = int(side.http_address.rpartition(":")[2])
     policy = policy_in_force(side.upstream, log=side.log)

@@ -17,6 +17,7 @@ from starlette.routing import Route
 from greenroom.access.admission import Admission
 from greenroom.access.roles import HEALTH, METRICS
 from greenroom.addresses import Address
+from greenroom.control.browsers import guarded
 from greenroom.control.certified import IdentifyingProtocol, certified
 from greenroom.control.gateway import Gateway, failure
 from greenroom.control.health import Health, without_details
@@ -131,13 +132,19 @@ def api_routes(gateway: Gateway, health: Health, admission: Admission) -> list[R
 class HttpServer:
     """Serves an app in the running loop, in plaintext unless there is `tls`. `start` binds, `run` serves until `stop`.
 
-    With `tls` each request's scope has what `identified` puts there.
+    With `tls` each request's scope has what `identified` puts there. A port that `is_open` asks nobody who they are.
     """
 
-    def __init__(self, app: Starlette, *, host: str, port: int, tls: ServerSide | None = None) -> None:
+    def __init__(
+        self, app: Starlette, *, host: str, port: int, tls: ServerSide | None = None, is_open: bool = True
+    ) -> None:
         self._host, self._port = host, port
+        # Beyond this machine browsers are the least of those who can reach an open port, and services go by many names;
+        # with TLS a stranger's name is in no certificate.
+        own_names_only = is_open and tls is None and Address(host, port).is_loopback
+        safe = guarded(app, own_names_only=own_names_only)
         config = uvicorn.Config(
-            app if tls is None else certified(app, needs_certificate=tls.knows_clients),
+            safe if tls is None else certified(safe, needs_certificate=tls.knows_clients),
             http=IdentifyingProtocol,
             lifespan="off",
             log_config=None,
