@@ -3,6 +3,7 @@
 The rule: one proxy for the whole file. When it ends no token is in its log, nor anything of one in etcd.
 """
 
+import queue
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -196,6 +197,23 @@ def test_a_token_is_good_until_it_is_taken_out_of_the_file(guarded: Guarded) -> 
     assert error_reason(ended.value) == "UNAUTHENTICATED"
     guarded.say(access_text())
     guarded.call("ListInstances", pb.ListInstancesRequest(), bearer("grafana"))
+
+
+def test_streams_on_which_nothing_happens_end_with_their_token_too(guarded: Guarded) -> None:
+    shown = {"metadata": (("authorization", bearer("grafana")),), "timeout": CALL_SECONDS}
+    channel, asked = guarded.proxy.control.channel, queue.SimpleQueue[Any]()
+    reflection_stub = reflection_pb2_grpc.ServerReflectionStub(channel)
+    reflection = reflection_stub.ServerReflectionInfo(iter(asked.get, None), **shown)
+    asked.put(reflection_pb2.ServerReflectionRequest(list_services=""))
+    assert next(reflection).list_services_response.service
+    health = health_pb2_grpc.HealthStub(channel).Watch(health_pb2.HealthCheckRequest(), **shown)
+    assert next(health).status == health_pb2.HealthCheckResponse.SERVING
+    guarded.say(access_text("grafana"))
+    for stream in (reflection, health):
+        with pytest.raises(grpc.RpcError) as ended:
+            next(stream)
+        assert ended.value.code() is grpc.StatusCode.UNAUTHENTICATED
+    asked.put(None)
 
 
 def test_a_wrong_file_keeps_the_one_before_and_says_so(guarded: Guarded) -> None:

@@ -8,6 +8,7 @@ from grpc_reflection.v1alpha import reflection, reflection_pb2_grpc
 
 from greenroom.access.admission import Admission
 from greenroom.addresses import Address
+from greenroom.control.grpc_health import BoundedHealth
 from greenroom.control.json_requests import MAX_BODY_BYTES
 from greenroom.control.methods import SERVICE_NAME, generic_handler
 from greenroom.control.reflection import AdmittingReflection
@@ -50,7 +51,7 @@ class ControlServer:
         self._service, self._follower, self._log, self._tls = service, follower, log, tls
         self._address = str(Address(host, port))
         self._server = grpc.aio.server(options=SERVER_OPTIONS)
-        self._health = health.aio.HealthServicer()
+        self._health = BoundedHealth(admission)
         self._told: int | None = None
         self._server.add_generic_rpc_handlers((generic_handler(service, log, admission),))
         health_pb2_grpc.add_HealthServicer_to_server(self._health, self._server)
