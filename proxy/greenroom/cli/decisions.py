@@ -66,42 +66,6 @@ def release(
     say(*released_words(answer, control_again(control, token_file)))
 
 
-def reject(
-    reason: Why,
-    instance_id: Id = None,
-    actor: Actor = None,
-    address: ByAddress = None,
-    model: ByModel = None,
-    control: Control = DEFAULT_CONTROL,
-    token_file: TokenFile = None,
-) -> None:
-    """Keeps an instance out that is not released, whatever its gates say, until somebody retries or overrides."""
-
-    def send(client: ControlClient, fields: Fields) -> pb.RejectInstanceResponse:
-        return client.reject_instance(pb.RejectInstanceRequest(**fields))
-
-    answer = _decided(control, token_file, Wanted(instance_id, address, model), reason, actor, send)
-    say(*rejected_words(answer, control_again(control, token_file)))
-
-
-def withdraw(
-    reason: Why,
-    instance_id: Id = None,
-    actor: Actor = None,
-    address: ByAddress = None,
-    model: ByModel = None,
-    control: Control = DEFAULT_CONTROL,
-    token_file: TokenFile = None,
-) -> None:
-    """Takes a released instance's cards back, until somebody retries or overrides. Its worker goes on."""
-
-    def send(client: ControlClient, fields: Fields) -> pb.WithdrawInstanceResponse:
-        return client.withdraw_instance(pb.WithdrawInstanceRequest(**fields))
-
-    answer = _decided(control, token_file, Wanted(instance_id, address, model), reason, actor, send)
-    say(*withdrawn_words(answer, control_again(control, token_file)))
-
-
 def retry(
     reason: Why,
     words: Words = None,
@@ -123,42 +87,6 @@ def retry(
 
     answer = _decided(control, token_file, Wanted(text, address, model), reason, actor, send)
     say(*retried_words(answer, control_again(control, token_file)))
-
-
-def drop(
-    reason: Why,
-    instance_id: Id = None,
-    actor: Actor = None,
-    address: ByAddress = None,
-    model: ByModel = None,
-    control: Control = DEFAULT_CONTROL,
-    token_file: TokenFile = None,
-) -> None:
-    """Forgets an instance's held cards: they are never published. Its worker may register anew."""
-
-    def send(client: ControlClient, fields: Fields) -> pb.DropCardsResponse:
-        return client.drop_cards(pb.DropCardsRequest(**fields))
-
-    answer = _decided(control, token_file, Wanted(instance_id, address, model), reason, actor, send)
-    say(*dropped_words(answer, control_again(control, token_file)))
-
-
-def revoke_lease(
-    reason: Why,
-    instance_id: Id = None,
-    actor: Actor = None,
-    address: ByAddress = None,
-    model: ByModel = None,
-    control: Control = DEFAULT_CONTROL,
-    token_file: TokenFile = None,
-) -> None:
-    """Ends an instance's lease: all its keys go, and its worker has to start again. Off unless `serve` allows it."""
-
-    def send(client: ControlClient, fields: Fields) -> pb.RevokeLeaseResponse:
-        return client.revoke_lease(pb.RevokeLeaseRequest(**fields))
-
-    answer = _decided(control, token_file, Wanted(instance_id, address, model), reason, actor, send)
-    say(*revoked_words(answer, control_again(control, token_file)))
 
 
 def released_words(answer: pb.ReleaseInstanceResponse, control: str) -> tuple[str, str]:
@@ -202,6 +130,57 @@ def revoked_words(answer: pb.RevokeLeaseResponse, control: str) -> tuple[str, st
     """What the end of a lease means, and where to see the worker again."""
     said = "etcd removes all its keys, and its worker has to start again, under a new id"
     return f"revoke-lease of {answer.instance.id}: {said}", f"see who is there: greenroom instances{control}"
+
+
+def _decision(
+    name: str,
+    does: str,
+    send: Callable[[ControlClient, Fields], Answer],
+    words: Callable[[Answer, str], tuple[str, str]],
+) -> Callable[..., None]:
+    """The command of that name for a decision that takes an instance and a reason, and nothing more."""
+
+    def decide(
+        reason: Why,
+        instance_id: Id = None,
+        actor: Actor = None,
+        address: ByAddress = None,
+        model: ByModel = None,
+        control: Control = DEFAULT_CONTROL,
+        token_file: TokenFile = None,
+    ) -> None:
+        answer = _decided(control, token_file, Wanted(instance_id, address, model), reason, actor, send)
+        say(*words(answer, control_again(control, token_file)))
+
+    # What typer calls the command, and says of it.
+    decide.__name__, decide.__doc__ = name, does
+    return decide
+
+
+reject = _decision(
+    "reject",
+    "Keeps an instance out that is not released, whatever its gates say, until somebody retries or overrides.",
+    lambda client, fields: client.reject_instance(pb.RejectInstanceRequest(**fields)),
+    rejected_words,
+)
+withdraw = _decision(
+    "withdraw",
+    "Takes a released instance's cards back, until somebody retries or overrides. Its worker goes on.",
+    lambda client, fields: client.withdraw_instance(pb.WithdrawInstanceRequest(**fields)),
+    withdrawn_words,
+)
+drop = _decision(
+    "drop",
+    "Forgets an instance's held cards: they are never published. Its worker may register anew.",
+    lambda client, fields: client.drop_cards(pb.DropCardsRequest(**fields)),
+    dropped_words,
+)
+revoke_lease = _decision(
+    "revoke_lease",
+    "Ends an instance's lease: all its keys go, and its worker has to start again. Off unless `serve` allows it.",
+    lambda client, fields: client.revoke_lease(pb.RevokeLeaseRequest(**fields)),
+    revoked_words,
+)
 
 
 def _retried(answer: pb.RetryGatesResponse) -> str:
