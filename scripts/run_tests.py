@@ -1,33 +1,38 @@
-"""`make test`: sets up what the rings need, runs them from the fastest to the slowest, and says what was left out.
+"""`make test`: sets up what the rings need, runs them, and says what was left out.
 
-The tests of etcd's semantics run once more on each further version of etcd that can be had. The rule: a part that
-GREENROOM_REQUIRE names and that cannot be had fails the run before it starts, unless the package registry does not
-answer at all: then its tests are skipped, and that is the last thing printed.
+The tests of etcd's semantics run once more on each further version of etcd that can be had. What only works and waits
+goes on beside the fast rings; what judges how long something takes, or how much it costs, comes after that, by itself.
+
+The rule: a part that GREENROOM_REQUIRE names and that cannot be had fails the run before it starts, unless the package
+registry does not answer at all: then its tests are skipped, and that is the last thing printed.
 """
 
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
-import tempfile
 import time
-from collections.abc import Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
-from typing import IO
 
 import setup_clients
 import setup_dynamo
 import setup_etcd
 import setup_etcd3_py
 import setup_etcd_versions
-from setup_common import ENVIRONMENT, ROOT, SetupError
+from pytest_runs import Outcome, Run, Runner, exit_code, until_interrupted
+from setup_common import SetupError
 from setup_etcd_versions import EtcdVersion
 
-RINGS = ("unit", "property", "integration", "clients", "faults", "e2e")
+FIRST_RINGS = ("unit", "property", "integration")
+"""Shown as they go, the fastest first."""
+BESIDE_RINGS = ("clients",)
+"""They compare answers, whenever these come."""
+QUIET_RINGS = ("faults", "e2e")
+"""They have a machine to themselves, since others' work would be taken for the proxy's slowness."""
+AT_ONCE_BESIDE = max(1, (os.cpu_count() or 1) - 1)
+"""One processor is for what is shown."""
 PARTS: dict[str, Callable[[], Path]] = {
     "etcd": lambda: setup_etcd.ensure("etcd"),
     "etcdctl": lambda: setup_etcd.ensure("etcdctl"),
@@ -42,10 +47,6 @@ ALWAYS_REQUIRED = frozenset({"etcd"})
 SLOWEST_SHOWN = 10
 ETCD_TESTS = "tests/integration/etcd"
 """What runs on every version."""
-INTERRUPTED = 2
-"""pytest's exit code after Ctrl-C."""
-NOTHING_COLLECTED = 5
-"""pytest's exit code where the options leave no test; for the further versions that is no failure."""
 
 
 def main() -> int:
@@ -61,13 +62,14 @@ def main() -> int:
         print(f"set-up: {part} is required: {absent[part]}", file=sys.stderr)
     if fatal:
         return 1
-    code = run_pytest(required - set(absent), sys.argv[1:])
-    if code != INTERRUPTED and on_all_versions(sys.argv[1:]):
-        code = run_versions(required - set(absent), sys.argv[1:], absent) or code
+    with until_interrupted() as runner:
+        outcomes = run(runner, required - set(absent), sys.argv[1:], absent)
+    for outcome in outcomes:
+        print(outcome)
     print(f"total {time.monotonic() - started:.0f} s, set-up included")
     for part, error in absent.items():
         print(f"NOT TESTED: {part}{' (required)' if part in required else ''}: {error}")
-    return code
+    return exit_code(outcomes)
 
 
 def set_up() -> dict[str, SetupError]:
@@ -94,67 +96,54 @@ def names_tests(arguments: list[str]) -> bool:
     return any(not argument.startswith("-") for argument in arguments)
 
 
-def run_versions(required: set[str], arguments: list[str], absent: dict[str, SetupError]) -> int:
-    """The exit code of the first version that failed, 0 for none; adds the versions that cannot be had to `absent`.
+def run(runner: Runner, required: set[str], arguments: list[str], absent: dict[str, SetupError]) -> list[Outcome]:
+    """What the arguments name, else everything; adds the versions that cannot be had to `absent`."""
+    if names_tests(arguments):
+        return [runner.show(pytest_run(" ".join(arguments), required, arguments))]
+    versions = further_versions(absent) if on_all_versions(arguments) else []
+    beside = [
+        *(rings_run((ring,), required, [*options_beside(ring), *arguments]) for ring in BESIDE_RINGS),
+        *(version_run(each, required, arguments) for each in versions),
+    ]
+    print(f"beside these, and shown after them: {', '.join(each.name for each in beside)}", flush=True)
+    return [
+        *runner.show_beside(rings_run(FIRST_RINGS, required, arguments), beside, AT_ONCE_BESIDE),
+        runner.show(rings_run(QUIET_RINGS, required, arguments)),
+    ]
 
-    They run side by side, since most of these tests wait more than they work.
-    """
+
+def further_versions(absent: dict[str, SetupError]) -> list[EtcdVersion]:
+    """All but the default one, which runs everything; adds those that cannot be had to `absent`."""
     found, missing = setup_etcd_versions.ensure_all()
     absent.update({f"etcd of {source}": error for source, error in missing.items()})
     default = setup_etcd.version(setup_etcd.ensure("etcd"))
-    further = [each for each in found if setup_etcd.version(each.etcd) != default]
-    print(f"\n{ETCD_TESTS} on etcd {', '.join(each.name for each in further) or 'of no other version'}", flush=True)
-    failure = 0
-    with ThreadPoolExecutor(max_workers=len(further) or 1) as side_by_side:
-        for run in side_by_side.map(lambda each: run_version(each, required, arguments), further):
-            print(run.output, end="")
-            print(f"etcd {run.name}: {'FAILED' if run.code else 'passed'} in {run.seconds:.0f} s\n", flush=True)
-            failure = failure or run.code
-    return failure
+    return [each for each in found if setup_etcd.version(each.etcd) != default]
 
 
-@dataclass(frozen=True, slots=True)
-class VersionRun:
-    """How the tests went on one version of etcd."""
-
-    name: str
-    code: int
-    output: str
-    seconds: float
-
-
-def run_version(each: EtcdVersion, required: set[str], arguments: list[str]) -> VersionRun:
-    started = time.monotonic()
+def version_run(each: EtcdVersion, required: set[str], arguments: Sequence[str]) -> Run:
+    name = f"etcd {each.name}"
     environment = {"GREENROOM_ETCD": str(each.etcd), "GREENROOM_ETCDCTL": str(each.etcdctl)}
-    # Which tests failed last is remembered for the default etcd only.
-    options = ["--quiet", "-p", "no:cacheprovider", *arguments, ETCD_TESTS]
-    with tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace") as said:
-        code = run_pytest(required, options, environment, said)
-        said.seek(0)
-        output = said.read()
-    return VersionRun(each.name, 0 if code == NOTHING_COLLECTED else code, output, time.monotonic() - started)
+    return pytest_run(name, required, [*options_beside(name), *arguments, ETCD_TESTS], environment)
 
 
-def run_pytest(
-    required: set[str],
-    arguments: list[str],
-    more: Mapping[str, str] = MappingProxyType({}),
-    output: IO[str] | None = None,
-) -> int:
-    """`arguments` replace the rings where they name tests; options come on top. `more` is for the environment."""
-    rings = [f"tests/{ring}" for ring in RINGS if (ROOT / "tests" / ring).is_dir()]
-    command = [str(ENVIRONMENT / "bin" / "python"), "-m", "pytest", f"--durations={SLOWEST_SHOWN}"]
+def rings_run(rings: Sequence[str], required: set[str], arguments: Sequence[str]) -> Run:
+    return pytest_run(", ".join(rings), required, [*arguments, *(f"tests/{ring}" for ring in rings)])
+
+
+def options_beside(name: str) -> list[str]:
+    """What failed last is remembered apart from what runs at the same time."""
+    return ["--quiet", "-o", f"cache_dir=.pytest_cache/{name.replace(' ', '-')}"]
+
+
+def pytest_run(
+    name: str, required: set[str], arguments: Sequence[str], more: Mapping[str, str] = MappingProxyType({})
+) -> Run:
     environment = {
-        **os.environ,
         "PATH": setup_etcd.path_with_etcd(),
         "GREENROOM_REQUIRE": ",".join(sorted(required - ALWAYS_REQUIRED)),
         **more,
     }
-    named = [] if names_tests(arguments) else rings
-    error = subprocess.STDOUT if output else None
-    return subprocess.run(
-        [*command, *arguments, *named], cwd=ROOT, env=environment, stdout=output, stderr=error
-    ).returncode
+    return Run(name, [f"--durations={SLOWEST_SHOWN}", *arguments], environment)
 
 
 if __name__ == "__main__":
