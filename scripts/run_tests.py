@@ -31,8 +31,8 @@ BESIDE_RINGS = ("clients",)
 """They compare answers, whenever these come."""
 QUIET_RINGS = ("faults", "e2e")
 """They have a machine to themselves, since others' work would be taken for the proxy's slowness."""
-AT_ONCE_BESIDE = max(1, (os.cpu_count() or 1) - 1)
-"""One processor is for what is shown."""
+AT_ONCE_BESIDE = os.cpu_count() or 1
+"""Tests wait as much as they work: one more than there are processors keeps all of these busy."""
 PARTS: dict[str, Callable[[], Path]] = {
     "etcd": lambda: setup_etcd.ensure("etcd"),
     "etcdctl": lambda: setup_etcd.ensure("etcdctl"),
@@ -46,7 +46,7 @@ PARTS: dict[str, Callable[[], Path]] = {
 ALWAYS_REQUIRED = frozenset({"etcd"})
 SLOWEST_SHOWN = 10
 ETCD_TESTS = "tests/integration/etcd"
-"""What runs on every version."""
+"""What runs on every version, but for tests that are marked `once`."""
 
 
 def main() -> int:
@@ -123,7 +123,7 @@ def further_versions(absent: dict[str, SetupError]) -> list[EtcdVersion]:
 def version_run(each: EtcdVersion, required: set[str], arguments: Sequence[str]) -> Run:
     name = f"etcd {each.name}"
     environment = {"GREENROOM_ETCD": str(each.etcd), "GREENROOM_ETCDCTL": str(each.etcdctl)}
-    return pytest_run(name, required, [*options_beside(name), *arguments, ETCD_TESTS], environment)
+    return pytest_run(name, required, [*options_beside(name), "-m", "not once", *arguments, ETCD_TESTS], environment)
 
 
 def rings_run(rings: Sequence[str], required: set[str], arguments: Sequence[str]) -> Run:

@@ -1,11 +1,13 @@
 """What else a rule can keep back: the instance record beside the card, or nothing but the health answer."""
 
-from collections.abc import Callable
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 
 from tests.support.client import get, put, version_is
-from tests.support.endpoints import Proxy
+from tests.support.endpoints import Proxy, launched_proxy, wipe_beside_proxies
 from tests.support.etcd import Etcd
 from tests.support.http import ask
 from tests.support.workers import Worker
@@ -13,30 +15,44 @@ from tests.support.workers import Worker
 GATES = ("smoke",)
 
 
+@contextmanager
+def keeping(what: str, folder: Path) -> Iterator[Proxy]:
+    """A proxy and its etcd. Its one rule is about the component `backend`, with the given fields."""
+    policy = folder / "policy.yaml"
+    rule = f"{{selector: {{component: backend}}, {what}, gates: {{smoke: {{timeout_seconds: 60}}}}}}"
+    policy.write_text(f"rules: [{rule}]")
+    with Etcd.launch() as etcd, launched_proxy(etcd, folder, arguments=("--policy", str(policy))) as proxy:
+        yield proxy
+
+
+@pytest.fixture(scope="module")
+def keeps_both(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Proxy]:
+    with keeping("hold: card+instance", tmp_path_factory.mktemp("both")) as proxy:
+        yield proxy
+
+
+@pytest.fixture(scope="module")
+def keeps_health(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Proxy]:
+    with keeping("hold: health", tmp_path_factory.mktemp("health")) as proxy:
+        yield proxy
+
+
 @pytest.fixture
-def launch(
-    launch_proxy: Callable[..., Proxy], etcd: Etcd, tmp_path_factory: pytest.TempPathFactory
-) -> Callable[..., Proxy]:
-    """A proxy whose one rule is about the component `backend`, with the given hold."""
-
-    def launched(hold: str, mode: str = "enforce") -> Proxy:
-        policy = tmp_path_factory.mktemp("policy") / "policy.yaml"
-        what = f"mode: {mode}, hold: {hold}"
-        rule = f"{{selector: {{component: backend}}, {what}, gates: {{smoke: {{timeout_seconds: 60}}}}}}"
-        policy.write_text(f"rules: [{rule}]")
-        return launch_proxy(etcd, arguments=("--policy", str(policy)))
-
-    return launched
+def both_kept(keeps_both: Proxy) -> Proxy:
+    wipe_beside_proxies(keeps_both.etcd)
+    return keeps_both
 
 
 @pytest.fixture
-def both_kept(launch: Callable[..., Proxy]) -> Proxy:
-    return launch("card+instance")
+def health_only(keeps_health: Proxy) -> Proxy:
+    wipe_beside_proxies(keeps_health.etcd)
+    return keeps_health
 
 
 @pytest.fixture
-def health_only(launch: Callable[..., Proxy]) -> Proxy:
-    return launch("health")
+def in_dry_run(tmp_path: Path) -> Iterator[Proxy]:
+    with keeping("mode: dry-run, hold: card+instance", tmp_path) as proxy:
+        yield proxy
 
 
 def test_instance_and_card_appear_together_in_their_order(both_kept: Proxy) -> None:
@@ -148,8 +164,8 @@ def test_a_failed_gate_takes_nothing_away_under_hold_health(health_only: Proxy) 
     assert health_only.shown(worker) == []
 
 
-def test_in_dry_run_nothing_is_kept_back_and_what_would_have_been_is_told(launch: Callable[..., Proxy]) -> None:
-    proxy = launch("card+instance", "dry-run")
+def test_in_dry_run_nothing_is_kept_back_and_what_would_have_been_is_told(in_dry_run: Proxy) -> None:
+    proxy = in_dry_run
     worker = Worker(proxy.client)
     worker.register_instance()
     worker.register()

@@ -328,6 +328,7 @@ async def back(relay: Relayed) -> None:
                 return
 
 
+@pytest.mark.once("a stopped process says nothing, of whichever version it is")
 async def test_a_stopped_upstream_is_noticed_within_17_seconds(own_etcd: Etcd) -> None:
     """It keeps its sockets open and says nothing; only a PING of our own finds out."""
     async with relayed(("127.0.0.1", own_etcd.port)) as relay:

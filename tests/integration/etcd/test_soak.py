@@ -6,6 +6,8 @@ grpc.aio does not collect calls that were abandoned, so each that is made for a 
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
+
 from greenroom.pb.etcd import rpc_pb2
 from tests.support.client import EtcdClient
 from tests.support.endpoints import Proxy
@@ -29,6 +31,7 @@ def resident_bytes(proxy: Proxy) -> int:
     return pages * 4096
 
 
+@pytest.mark.once("what is kept of a call that was given up is the proxy's doing")
 def test_thousands_of_cancelled_watches_and_held_calls_leave_nothing(
     own_etcd: Etcd, launch_proxy: Callable[..., Proxy]
 ) -> None:
