@@ -64,8 +64,7 @@ def main() -> int:
         return 1
     with until_interrupted() as runner:
         outcomes = run(runner, required - set(absent), sys.argv[1:], absent)
-    for outcome in outcomes:
-        print(outcome)
+    print("", *outcomes, sep="\n")
     print(f"total {time.monotonic() - started:.0f} s, set-up included")
     for part, error in absent.items():
         print(f"NOT TESTED: {part}{' (required)' if part in required else ''}: {error}")

@@ -63,6 +63,13 @@ def test_each_ring_is_run_once(run_tests: Any) -> None:
     assert sorted((*run_tests.FIRST_RINGS, *run_tests.BESIDE_RINGS, *run_tests.QUIET_RINGS)) == sorted(rings)
 
 
+def test_a_further_etcd_runs_etcds_semantics_but_for_what_is_the_same_on_each(run_tests: Any) -> None:
+    run = run_tests.version_run(run_tests.EtcdVersion("3.5.1", Path("/cache")), set(), ["-x"])
+    assert run.environment["GREENROOM_ETCD"] == "/cache/etcd"
+    assert run.environment["GREENROOM_ETCDCTL"] == "/cache/etcdctl"
+    assert run.arguments[-4:] == ["-m", "not once", "-x", run_tests.ETCD_TESTS]
+
+
 def outcome(runs: Any, code: int) -> Any:
     return runs.Outcome("some", code, 1.0)
 
