@@ -15,7 +15,7 @@ from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
 
-from tests.bench import fanout, gated, idle, machine, own_loader, start_up, unary, visible
+from tests.bench import fanout, gated, idle, lift, machine, own_loader, scale, start_up, unary, visible
 from tests.bench.report import as_json, markdown
 from tests.bench.session import Options, Session, open_session
 from tests.bench.ways import check_programs
@@ -31,12 +31,22 @@ MEASURES: Sequence[Callable[[Session], None]] = (
     fanout.measure,
     idle.measure,
     start_up.measure,
+    lift.measure,
+    scale.measure,
 )
 SUBJECTS = (
     *(own_loader.SUBJECT, *WORKLOADS, *gated.SUBJECTS),
-    *(visible.SUBJECT, fanout.SUBJECT, idle.SUBJECT, start_up.SUBJECT),
+    *(visible.SUBJECT, fanout.SUBJECT, idle.SUBJECT, start_up.SUBJECT, lift.SUBJECT, scale.SUBJECT),
 )
-QUICK = Options(rounds=1, seconds=0.5, warm_up_seconds=0.1, idle_clients=(200,), held_at_start=100)
+QUICK = Options(
+    rounds=1,
+    seconds=0.5,
+    warm_up_seconds=0.1,
+    idle_clients=(200,),
+    held_at_start=100,
+    held=(100, 1000),
+    lifted=100,
+)
 
 
 def main() -> None:

@@ -7,12 +7,14 @@ import json
 from functools import cache
 from typing import Any
 
+from greenroom.pb.control.v1 import control_pb2
 from greenroom.pb.etcd import rpc_pb2
 from tests.bench.templates import Template, template_of
 from tests.support.client import get, put, version_is
-from tests.support.workers import CARDS, DATA
+from tests.support.workers import CARDS, DATA, INSTANCES
 
 TTL_SECONDS = 3600
+GATE = "smoke"
 
 
 def card_key(lease: int) -> bytes:
@@ -49,6 +51,35 @@ def _registration(lease: int, call: int) -> bytes:
     return rpc_pb2.TxnRequest(
         compare=[version_is(key, 0)], success=[put(key, card(lease, call), lease)], failure=[get(key)]
     ).SerializeToString()
+
+
+@cache
+def address() -> Template:
+    """A Put of the worker's public instance record, which says where it listens."""
+    return template_of(
+        lambda lease, _: rpc_pb2.PutRequest(
+            key=INSTANCES + b"dynamo/backend/generate/%x" % lease, value=_address(lease), lease=lease
+        ).SerializeToString(),
+        keys_are_leases=True,
+    )
+
+
+def _address(lease: int) -> bytes:
+    value: Any = json.loads((DATA / "instance.json").read_bytes())
+    value["instance_id"] = lease
+    value["transport"]["tcp"] = f"127.0.0.1:4242/{lease:x}/dynamo/backend/generate"
+    return json.dumps(value, separators=(",", ":")).encode()
+
+
+@cache
+def verdict() -> Template:
+    """A report that the worker's one gate has passed."""
+    return template_of(
+        lambda lease, _: control_pb2.ReportVerdictRequest(
+            name=f"instances/{lease:x}", gate=GATE, attempt=1, outcome=control_pb2.OUTCOME_PASSED, reporter="bench"
+        ).SerializeToString(),
+        keys_are_leases=True,
+    )
 
 
 @cache

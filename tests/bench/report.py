@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Final
 
+from tests.bench import lift, scale
 from tests.bench.figures import Case, Samples, Spread, cases, figure, ratio, spread, ways_of
 from tests.bench.targets import Judged, judge
 from tests.bench.ways import DIRECT, GREENROOM, GRPC_PROXY, HAPROXY, WAYS
@@ -37,7 +38,29 @@ TABLES: Final[Sequence[Table]] = (
     ),
     Table("Idle clients: memory a connection, KiB", "memory_kib_per_connection", (GRPC_PROXY, HAPROXY)),
     Table("Start: until ready, s", "seconds"),
+    Table("Lifting a rollout hold over ready instances, against as many plain Txns, s", lift.SECONDS, (DIRECT,)),
 )
+SCALE: Final[Mapping[str, str]] = {
+    "registration: processor time of one, us": "registration_cpu_us",
+    "memory of one held instance, KiB": "memory_kib_per_instance",
+    "memory of the process, MiB": "memory_mib",
+    f"verdict at {scale.VERDICTS_PER_SECOND} a second: processor time of one, us": "verdict_cpu_us",
+    "verdict to visible: p50, ms": "verdict_p50_ms",
+    "verdict to visible: p99, ms": "verdict_p99_ms",
+    "list, one page: until it is there, ms": "list_page_ms",
+    "list, one page: processor time, ms": "list_page_cpu_ms",
+    "list, a filter that nobody matches: until it is there, ms": "list_filtered_ms",
+    "list, a filter that nobody matches: processor time, ms": "list_filtered_cpu_ms",
+    "list, all pages: until all is there, s": "list_all_s",
+    "list, all pages: processor time an instance, us": "list_all_cpu_us_per_instance",
+    "metrics: until they are there, ms": "scrape_ms",
+    "metrics: processor time, ms": "scrape_cpu_ms",
+    "rollout hold of nobody, made and lifted: processor time, ms": "hold_cpu_ms",
+    "the longest relayed call meanwhile, ms": "longest_relayed_ms",
+    "start of a second proxy: ready after, s": "ready_s",
+    "start of a second proxy: processor time an instance, us": "ready_cpu_us_per_instance",
+}
+"""What each row of the scale's table says, and its figure."""
 
 
 def markdown(facts: Mapping[str, str], options: Mapping[str, Any], samples: Samples) -> str:
@@ -47,6 +70,8 @@ def markdown(facts: Mapping[str, str], options: Mapping[str, Any], samples: Samp
         _section("Targets", _targets(judge(samples))),
     ]
     parts += [_section(table.title, _rows(table, samples)) for table in TABLES if _cases(table, samples)]
+    if sizes := [case for case in cases(samples) if case.subject == scale.SUBJECT]:
+        parts.append(_section("Scale: one proxy, so many held", _side_by_side(sizes, samples)))
     return "\n\n".join(parts) + "\n"
 
 
@@ -105,6 +130,18 @@ def _rows(table: Table, samples: Samples) -> list[list[str]]:
         values = [_number(figure(samples, case, way, table.figure)) for way in ways]
         ratios = [_with_rounds(ratio(samples, case, table.figure, GREENROOM, way)) for way in ratios_to]
         rows.append([_name(case), *values, *ratios])
+    return rows
+
+
+def _side_by_side(sizes: Sequence[Case], samples: Samples) -> list[list[str]]:
+    """A row a figure, a column a size, and how often the first's figure goes into the last's."""
+    least, most = sizes[0], sizes[-1]
+    rows = [["figure", *(f"{case.size:,} held" for case in sizes), f"{most.size:,} / {least.size:,}"]]
+    for title, name in SCALE.items():
+        found = [figure(samples, case, GREENROOM, name) for case in sizes]
+        first, last = found[0], found[-1]
+        grown = _digits(last.median / first.median) if first and last and first.median else ""
+        rows.append([title, *map(_number, found), grown])
     return rows
 
 

@@ -34,6 +34,8 @@ class Options:
     connections: tuple[int, ...] = (1, 16, 64)
     idle_clients: tuple[int, ...] = (1000, 5000)
     held_at_start: int = 2000
+    held: tuple[int, ...] = (1000, 10_000)
+    lifted: int = 1000
     only: tuple[str, ...] = ()
 
     def wants(self, subject: str) -> bool:

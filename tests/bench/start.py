@@ -43,10 +43,11 @@ def measure(instances: int = INSTANCES, rounds: int = ROUNDS) -> list[Start]:
     """Starts a proxy before an etcd with so many held instances, again and again."""
     with Etcd.launch() as etcd, etcd.client() as client, tempfile.TemporaryDirectory() as folder:
         hold_fleet(client, instances, gates=GATES)
-        return [_start(etcd, Path(folder), instances) for _ in range(rounds)]
+        return [started(etcd, Path(folder), instances) for _ in range(rounds)]
 
 
-def _start(etcd: Etcd, folder: Path, instances: int) -> Start:
+def started(etcd: Etcd, folder: Path, instances: int) -> Start:
+    """One start before so many held instances, and an end."""
     proxy = Greenroom(etcd.endpoint, folder)
     start = time.monotonic()
     try:

@@ -61,6 +61,8 @@ class Way:
     pid: int | None = None
     control_port: int | None = None
     """Greenroom's control API."""
+    http_url: str = ""
+    """Where Greenroom's metrics are."""
 
 
 class _Listener(Process):
@@ -114,7 +116,8 @@ def open_way(name: str, etcd: Etcd, folder: Path) -> Iterator[Way]:
         yield Way(name, etcd.port)
     elif name == GREENROOM:
         with Greenroom(etcd.endpoint, folder, arguments=ONE_GATE) as greenroom:
-            yield Way(name, port_of(greenroom.address), greenroom.pid, port_of(greenroom.control))
+            control = port_of(greenroom.control)
+            yield Way(name, port_of(greenroom.address), greenroom.pid, control, greenroom.http_url)
     else:
         with (GrpcProxy if name == GRPC_PROXY else Haproxy)(etcd, folder) as proxy:
             yield Way(name, proxy.port, proxy.pid)
