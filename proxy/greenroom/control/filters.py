@@ -7,6 +7,7 @@ from greenroom.control.views import STATES
 from greenroom.core.record import Record
 from greenroom.errors import InvalidRequest
 from greenroom.pb.control.v1 import control_pb2
+from greenroom.store.in_order import place_of
 from greenroom.store.mirrored import MirroredInstance
 
 
@@ -50,5 +51,4 @@ def instance_filter(request: Filters) -> InstanceFilter:
 
 def first_seen(mirrored: MirroredInstance) -> tuple[str, str]:
     """The place in that order: by when it was first seen, which never changes, and then by name."""
-    trail = mirrored.record.transitions
-    return (trail[0].time.isoformat() if trail else "", mirrored.instance)
+    return place_of(mirrored.instance, mirrored.record)

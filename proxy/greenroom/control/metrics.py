@@ -261,12 +261,13 @@ class _FromMirror(Collector):
 
     def collect(self) -> Iterable[Metric]:
         """The gauges as of now."""
-        mirrored = list(self._mirror.instances())
+        records = list(self._mirror.records())
+        states = Counts(record.state for record in records)
         by_state = GaugeMetricFamily("greenroom_instances", "Instances by state.", labels=["state"])
         for state in State:
-            by_state.add_metric([state.lower()], sum(one.record.state is state for one in mirrored))
+            by_state.add_metric([state.lower()], states[state])
         yield by_state
-        held = [one.record.first_held for one in mirrored if one.record.state is State.HELD and one.record.first_held]
+        held = [record.first_held for record in records if record.state is State.HELD and record.first_held]
         age = (self._clock() - min(held)).total_seconds() if held else 0.0
         oldest = "Since when the longest held instance has been held; 0 with none."
         yield GaugeMetricFamily("greenroom_oldest_held_age_seconds", oldest, value=max(age, 0.0))

@@ -1,6 +1,7 @@
 """Pages of a list in a fixed order: the token says after which item to go on, so what comes or goes breaks nothing."""
 
 from collections.abc import Callable, Iterable
+from itertools import islice
 from typing import TypeVar
 
 from google.protobuf.message import Message
@@ -26,15 +27,32 @@ def page_of(
     token: str,
     filters: str = "",
 ) -> tuple[list[MessageT], str]:
+    """As `page_after`, of items in any order."""
+
+    def following(after: Place | None) -> Iterable[ItemT]:
+        return sorted((item for item in items if after is None or place(item) > after), key=place)
+
+    return page_after(following, place, message, size=size, token=token, filters=filters)
+
+
+def page_after(
+    following: Callable[[Place | None], Iterable[ItemT]],
+    place: Callable[[ItemT], Place],
+    message: Callable[[ItemT], MessageT],
+    *,
+    size: int,
+    token: str,
+    filters: str = "",
+) -> tuple[list[MessageT], str]:
     """The items after those that `token` names, as messages, and the token of the next page, empty on the last.
 
+    `following` gives the items after a place (None: all) in their order; no more are taken than the page needs.
     At most `size` of them, and fewer where they are so long that the page would become too large to be received.
     `filters` is any text of what the list was narrowed to. InvalidRequest for a token of other filters, or of none.
     """
-    after = _after(token, filters) if token else None
-    following = sorted((item for item in items if after is None or place(item) > after), key=place)
-    page = _that_fit(map(message, following[:size]))
-    return page, _token(place(following[len(page) - 1]), filters) if len(following) > len(page) else ""
+    found = list(islice(following(_after(token, filters) if token else None), size + 1))
+    page = _that_fit(map(message, found[:size]))
+    return page, _token(place(found[len(page) - 1]), filters) if len(found) > len(page) else ""
 
 
 def _that_fit(messages: Iterable[MessageT]) -> list[MessageT]:

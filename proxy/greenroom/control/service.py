@@ -19,7 +19,7 @@ from greenroom.control.decisions import Decisions
 from greenroom.control.filters import first_seen, instance_filter
 from greenroom.control.hold_store import HoldStore
 from greenroom.control.metrics import Metrics
-from greenroom.control.paging import Place, page_of
+from greenroom.control.paging import Place, page_after, page_of
 from greenroom.control.policy_in_force import PolicyInForce
 from greenroom.control.requests import (
     claim_token,
@@ -90,15 +90,14 @@ class ControlService:
         if (reason := self._follower.why_not_ready) is not None:
             raise NotReady(f"instances are not known at the moment: {reason}; try again")
         wanted = instance_filter(request)
-        matching = (mirrored for mirrored in self._mirror.instances() if wanted.matches(mirrored.record))
-        holds, limits, now = self._mirror.rollout_holds, self._limits(), self._clock()
-        page, token = page_of(
-            matching,
+        holds, standing = self._mirror.rollout_holds, self._limits().standings(self._clock())
+        page, token = page_after(
+            lambda after: self._mirror.in_order(after, matching=wanted.matches),
             first_seen,
             lambda one: views.mirrored_instance(
                 one,
                 holds,
-                limits.standing(one.instance, now),
+                standing(one.instance),
                 self._mirror.conflicts(one.instance, one.record, one.held),
             ),
             size=page_size(request.page_size),

@@ -4,7 +4,7 @@ The rule: what is known of others comes from the mirror and is only a hint. Wher
 because the mirror has seen the budget's last write, which the plan's Txn compares and replaces.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import NamedTuple, Protocol
@@ -187,14 +187,22 @@ class Limits:
 
     def standing(self, instance: InstanceId, now: datetime) -> Standing | None:
         """Where an instance stands at `now`; None where releases are not limited."""
-        if (releases := self.releases) is None or releases.max_in_flight is None:
-            return None
+        return self.standings(now)(instance)
+
+    def standings(self, now: datetime) -> Callable[[InstanceId], Standing | None]:
+        """The same for many: what is in flight is counted once."""
+        if (releases := self.releases) is None or (most := releases.max_in_flight) is None:
+            return lambda _: None
         if (budget := self.fleet.budget) is None:
-            return Standing(releases.max_in_flight, readable=False)
-        in_flight = budget.unsettled(now, releases.settle_seconds, exists=self.fleet.exists).in_flight
-        turn, length = self.fleet.turn_of(instance), self.fleet.queue_length()
-        position = self.fleet.turns_before(turn) + 1 if turn else 0
-        return Standing(releases.max_in_flight, len(in_flight), position, length)
+            return lambda _: Standing(most, readable=False)
+        in_flight = len(budget.unsettled(now, releases.settle_seconds, exists=self.fleet.exists).in_flight)
+        length = self.fleet.queue_length()
+
+        def standing(instance: InstanceId) -> Standing:
+            turn = self.fleet.turn_of(instance)
+            return Standing(most, in_flight, self.fleet.turns_before(turn) + 1 if turn else 0, length)
+
+        return standing
 
     def standing_of_all(self) -> Standing | None:
         """What can be said of every instance alike."""

@@ -4,7 +4,7 @@ The rule: it is never an authority. Pure: it is fed with etcd's keys and events 
 """
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import replace
 
 from greenroom.core import budget as budgets
@@ -32,6 +32,7 @@ from greenroom.errors import UnreadableRecord
 from greenroom.pb.etcd import kv_pb2
 from greenroom.store.changes import NOTHING, Changes, ClaimExpired, Expired
 from greenroom.store.configurations import Configurations
+from greenroom.store.in_order import InOrder
 from greenroom.store.listeners import Listeners
 from greenroom.store.mirrored import MirroredInstance
 
@@ -52,6 +53,7 @@ class Mirror:
         """Instances by where they say they listen."""
         self._claims: defaultdict[InstanceId, dict[str, Claim]] = defaultdict(dict)
         self._configurations = Configurations()
+        self._listed = InOrder()
         self._rollout_holds: dict[bytes, RolloutHold] = {}
         self._in_order: tuple[RolloutHold, ...] = ()
         self._revisions: dict[bytes, int] = {}
@@ -99,6 +101,23 @@ class Mirror:
         """Every instance with a readable record."""
         return [self._mirrored(instance, *stored) for instance, stored in self._records.items()]
 
+    def names(self) -> Set[InstanceId]:
+        """Those of every instance with a readable record."""
+        return self._records.keys()
+
+    def records(self) -> Iterator[Record]:
+        """The record of each: where nothing else of an instance counts, it is not put together."""
+        return (record for record, _ in self._records.values())
+
+    def in_order(
+        self, after: tuple[str, ...] | None = None, *, matching: Callable[[Record], bool] = lambda _: True
+    ) -> Iterator[MirroredInstance]:
+        """Those with a matching record that come after a place, in the order of `store.in_order`."""
+        for instance in self._listed.after(after):
+            record, revision = self._records[instance]
+            if matching(record):
+                yield self._mirrored(instance, record, revision)
+
     def instance(self, instance: InstanceId) -> MirroredInstance | None:
         """One instance, or None where there is no readable record."""
         stored = self._records.get(instance)
@@ -140,6 +159,7 @@ class Mirror:
         ):
             known.clear()
         self._configurations.clear()
+        self._listed.clear()
         self._newest, self._read_at, self._in_order, self._budget = 0, revision, (), Budget()
         self._drop_addresses(SHADOWS)
         for kv in kvs:
@@ -283,6 +303,7 @@ class Mirror:
         """It changed, and who is in another conflict by that."""
         stored = self._records.get(instance)
         now = self._mirrored(instance, *stored) if stored else None
+        self._listed.put(instance, now.record if now else None)
         return Changes(frozenset({instance}) | self._configurations.update(instance, now))
 
     def _delete_record(self, instance: InstanceId, before: Mapping[InstanceId, MirroredInstance]) -> Changes:

@@ -1,12 +1,14 @@
 """Pages: every item once, whatever comes and goes between two of them."""
 
+from itertools import count
+
 import pytest
 from google.protobuf.wrappers_pb2 import StringValue
 from hypothesis import given
 from hypothesis import strategies as st
 
 from greenroom.control import paging
-from greenroom.control.paging import page_of
+from greenroom.control.paging import page_after, page_of
 from greenroom.errors import InvalidRequest
 
 
@@ -64,3 +66,12 @@ def test_a_token_is_bound_to_its_filters() -> None:
 def test_what_was_never_a_token_is_refused_in_words(token: str) -> None:
     with pytest.raises(InvalidRequest, match="page_token"):
         page_of("abc", place, message, size=1, token=token)
+
+
+def test_no_more_is_taken_than_the_page_needs() -> None:
+    """And one, which says whether there is another page."""
+    endless = map(str, count())
+    page, token = page_after(lambda _: endless, place, message, size=3, token="")
+    assert texts(page) == ["0", "1", "2"]
+    assert token
+    assert next(endless) == "4"

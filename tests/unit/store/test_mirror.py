@@ -6,6 +6,7 @@ from greenroom.core.policy import Hold
 from greenroom.core.record import Record, State
 from greenroom.core.templates import GatedKeys
 from greenroom.store.changes import Changes
+from greenroom.store.in_order import place_of
 from greenroom.store.mirror import Mirror
 from tests.support.control_side import GATED
 from tests.support.mirroring import ONE, TWO, claim_kv, delete_event, held, kv_of, put_event, record_kv, shadow_kv
@@ -284,3 +285,15 @@ def test_a_conflict_that_comes_or_goes_concerns_both_sides() -> None:
     assert (gone.instances, [last.instance for last in gone.expired]) == ({ONE, TWO}, [TWO])
     mirror.replace([*held(TWO, two)])
     assert [said.instance for said in mirror.conflicts(ONE, one, {card_key(ONE)})] == [TWO]
+
+
+def test_lists_go_on_after_a_place_and_leave_out_what_does_not_match() -> None:
+    mirror = mirror_of(*held(ONE), *held(TWO), *held(InstanceId("abc3")))
+    assert sorted(mirror.names()) == [ONE, TWO, "abc3"]
+    assert len(list(mirror.records())) == 3
+    in_order = list(mirror.in_order())
+    first, second, third = in_order
+    assert list(mirror.in_order(place_of(first.instance, first.record))) == [second, third]
+    assert list(mirror.in_order(matching=lambda record: record == second.record)) == [second]
+    mirror.replace(held(TWO))
+    assert [one.instance for one in mirror.in_order()] == [TWO]
