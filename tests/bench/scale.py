@@ -21,7 +21,7 @@ from tests.bench.http2 import Connection
 from tests.bench.lift import CREATE_HOLD, LIFT, releases
 from tests.bench.loader import Job, load
 from tests.bench.processor import cpu_seconds, memory_kib
-from tests.bench.public_cards import PublicCards
+from tests.bench.public_cards import LOST_SECONDS, PublicCards
 from tests.bench.relayed import Relayed
 from tests.bench.session import MICROSECONDS, Session
 from tests.bench.visible import VERDICT
@@ -114,7 +114,7 @@ class _Fleet:
 
     def _wait_for_held(self, count: int) -> None:
         line = b'greenroom_instances{state="held"} %.1f\n' % count
-        wait_for(lambda: line in self._scrape(), describe=f"{count} held instances in the metrics")
+        wait_for(lambda: line in self._scrape(), LOST_SECONDS, f"{count} held instances in the metrics")
 
     def _verdicts(self) -> Figures:
         """Of instances beside the others, so that as many are held as before."""

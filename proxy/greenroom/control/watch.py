@@ -77,6 +77,9 @@ class Watches:
                 responses = stream.resumption(token)
             while True:
                 for response in responses:
+                    if response is None:
+                        await asyncio.sleep(0)
+                        continue
                     yield response
                     quiet_since = asyncio.get_running_loop().time()
                 is_woken = await _woken(watcher, quiet_since + self._bookmark_seconds)

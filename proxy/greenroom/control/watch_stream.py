@@ -23,7 +23,8 @@ MAX_RESPONSE_BYTES = 1024 * 1024
 SYNCED = InstanceEvent(type=control_pb2.INSTANCE_EVENT_TYPE_SYNCED)
 BOOKMARK = InstanceEvent(type=control_pb2.INSTANCE_EVENT_TYPE_BOOKMARK)
 
-Responses = Iterator[WatchInstancesResponse]
+Responses = Iterator[WatchInstancesResponse | None]
+"""None is nothing to send: others should have their turn before the next is taken."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,21 +69,25 @@ class WatchStream:
         self._check()
         return self._round(self._watcher.news(self._watcher.take()), BOOKMARK)
 
-    def _round(self, events: Iterator[InstanceEvent], *closing: InstanceEvent) -> Responses:
+    def _round(self, events: Iterator[InstanceEvent | None], *closing: InstanceEvent) -> Responses:
         """Not a generator itself: the place is that of now, not of when the first response is taken."""
         return self._responses(chain(events, closing), self._further(self._place()))
 
-    def _responses(self, events: Iterator[InstanceEvent], reached: Place) -> Responses:
-        batches = _batches(events)
-        batch = next(batches, None)
-        while batch is not None:
-            following = next(batches, None)
-            if following is None:
-                self._reached = reached
-            self._check()
-            yield WatchInstancesResponse(events=batch, resume_token=self._token())
-            batch = following
+    def _responses(self, events: Iterator[InstanceEvent | None], reached: Place) -> Responses:
+        batch: list[InstanceEvent] = []
+        for following in _batches(events):
+            if batch and following:
+                yield self._response(batch)
+            elif not following:
+                yield None
+            batch = following or batch
         self._reached = reached
+        if batch:
+            yield self._response(batch)
+
+    def _response(self, batch: list[InstanceEvent]) -> WatchInstancesResponse:
+        self._check()
+        return WatchInstancesResponse(events=batch, resume_token=self._token())
 
     def _further(self, place: Place) -> Place:
         """The place, but never before the one that was told already: another proxy may have known more."""
@@ -101,11 +106,14 @@ class WatchStream:
         return tokens.encode(token, self._filters)
 
 
-def _batches(events: Iterator[InstanceEvent]) -> Iterator[list[InstanceEvent]]:
-    """As many at a time as a response may have; at least one."""
+def _batches(events: Iterator[InstanceEvent | None]) -> Iterator[list[InstanceEvent]]:
+    """As many at a time as a response may have; none at all where there is only somebody else's turn."""
     batch: list[InstanceEvent] = []
     size_bytes = 0
     for event in events:
+        if event is None:
+            yield []
+            continue
         event_bytes = event.ByteSize()
         if batch and (len(batch) == MAX_RESPONSE_EVENTS or size_bytes + event_bytes > MAX_RESPONSE_BYTES):
             yield batch

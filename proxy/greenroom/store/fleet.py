@@ -1,7 +1,7 @@
 """The fleet as the mirror has it: who waits in which order, and how many of each group are released.
 
 The rule: each change costs what it changes. Only when everything may be different, as after a rollout hold came or
-ended, is everything looked at.
+ended, is everything looked at, and not before somebody asks: where no limits are set nobody does.
 """
 
 from bisect import bisect_left, insort
@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from datetime import datetime
 
 from greenroom.core.budget import Budget
-from greenroom.core.decide import lapses_at, waits_its_turn
+from greenroom.core.decide import is_ready, lapses_at, waits_its_turn
 from greenroom.core.fleet import Group, Turn, groups_of, turn_of
 from greenroom.core.keyspace import InstanceId
 from greenroom.core.record import State
@@ -33,6 +33,7 @@ class MirroredFleet:
         self._lapses = Schedule()
         self._released: defaultdict[Group, set[InstanceId]] = defaultdict(set)
         self._groups: dict[InstanceId, frozenset[Group]] = {}
+        self._is_old = False
 
     @property
     def revision(self) -> int:
@@ -50,41 +51,46 @@ class MirroredFleet:
 
     def queue(self) -> Iterator[InstanceId]:
         """Whoever is ready and stopped by no rollout hold, in the order of their turns."""
-        self._leave_out_lapsed()
+        self._catch_up()
         return (turn.instance for turn in self._queue)
 
     def queue_length(self) -> int:
         """How many these are."""
-        self._leave_out_lapsed()
+        self._catch_up()
         return len(self._queue)
 
     def turns_before(self, turn: Turn) -> int:
         """How many of them come before this turn."""
-        self._leave_out_lapsed()
+        self._catch_up()
         known = self._turns.get(turn.instance)
         return bisect_left(self._queue, turn) - (known is not None and known < turn)
 
     def turn_of(self, instance: InstanceId) -> Turn | None:
         """The turn of one of them; None for anybody else."""
-        self._leave_out_lapsed()
+        self._catch_up()
         return self._turns.get(instance)
 
     def released_beside(self, instance: InstanceId, group: Group) -> int:
         """How many others of a group are released."""
+        self._catch_up()
         released = self._released.get(group, set())
         return len(released) - (instance in released)
 
     def add(self, changes: Changes) -> None:
         """What changed in the mirror."""
-        if changes.everything:
-            self._look_at_all()
+        self._is_old |= changes.everything
+        if self._is_old:
             return
         for instance in changes.instances:
             mirrored = self._mirror.instance(instance)
             self._queue_up(instance, self._turn(mirrored))
             self._group(instance, self._groups_now(mirrored))
 
-    def _leave_out_lapsed(self) -> None:
+    def _catch_up(self) -> None:
+        """Looks at what may be different since it was last asked for."""
+        if self._is_old:
+            self._is_old = False
+            self._look_at_all()
         for instance in self._lapses.pop_due(self._clock()):
             self._queue_up(instance, self._turn(self._mirror.instance(instance)))
 
@@ -99,8 +105,8 @@ class MirroredFleet:
         self._queue = sorted(self._turns.values())
 
     def _turn(self, mirrored: MirroredInstance | None) -> Turn | None:
-        if mirrored is None:
-            return None
+        if mirrored is None or not is_ready(mirrored.record, live_cards=mirrored.live_cards):
+            return None  # As nearly everybody is who has no turn: it is not even compared with others.
         record = mirrored.record
         waits = waits_its_turn(
             record,

@@ -10,9 +10,9 @@ from greenroom.core.transitions import Outcome, with_verdict
 from greenroom.errors import NotReady
 from greenroom.pb.control.v1 import control_pb2 as pb
 from tests.support.instance_stream import kind_of
-from tests.support.mirroring import ONE
+from tests.support.mirroring import ONE, put_event
 from tests.support.registering import held_record, now
-from tests.unit.control.test_watcher import Reading
+from tests.unit.control.test_watcher import HOLD, HOLD_OF_NOBODY, Reading, rejected
 
 FLEET = [InstanceId(f"{number:x}") for number in range(1, 2 * MAX_RESPONSE_EVENTS + 2)]
 
@@ -158,3 +158,15 @@ def test_nothing_is_told_once_etcd_is_not_followed() -> None:
     for begin in (streaming.stream.changes, streaming.stream.bookmark):
         with pytest.raises(NotReady):
             begin()
+
+
+def test_where_others_have_their_turn_nothing_is_sent_and_nothing_lost() -> None:
+    """Two of many have something new: they are one response, which comes once all have been looked at."""
+    streaming = Streaming(*FLEET)
+    list(streaming.stream.snapshot(cluster=5))
+    streaming.apply(put_event(HOLD, HOLD_OF_NOBODY))
+    for instance in (FLEET[0], FLEET[-1]):
+        streaming.write(instance, rejected(instance))
+    pause, response = streaming.stream.changes()
+    assert pause is None
+    assert kinds([response]) == [["CHANGED", "CHANGED"]]

@@ -6,7 +6,7 @@ import pytest
 
 from greenroom.control.filters import InstanceFilter
 from greenroom.control.told import Known, Told
-from greenroom.control.watcher import Watcher
+from greenroom.control.watcher import MAX_FRUITLESS, Watcher
 from greenroom.core.keyspace import ROLLOUT_HOLDS, InstanceId, record_key
 from greenroom.core.record import Record
 from greenroom.core.transitions import Outcome, with_verdict
@@ -22,6 +22,7 @@ from tests.support.registering import card_key, held_record, now
 THREE = InstanceId("abc3")
 HOLD = ROLLOUT_HOLDS + b"freeze"
 FREEZE = b'{"hold_id": "freeze", "reason": "r", "actor": "a"}'
+HOLD_OF_NOBODY = b'{"hold_id": "freeze", "reason": "r", "actor": "a", "selector": {"model": "nobody"}}'
 
 
 class Reading:
@@ -208,3 +209,11 @@ async def test_whoever_sends_is_woken_by_a_change() -> None:
         await asyncio.wait_for(reading.watcher.some(), 0.001)
     reading.watcher.wake()
     await asyncio.wait_for(reading.watcher.some(), 60)
+
+
+def test_whoever_looks_in_vain_at_many_lets_others_have_their_turn() -> None:
+    """A rollout hold that is about nobody has everybody looked at, and nothing told."""
+    reading = Reading(*(InstanceId(f"{number:x}") for number in range(1, 2 * MAX_FRUITLESS + 10)))
+    reading.snapshot()
+    reading.apply(put_event(HOLD, HOLD_OF_NOBODY))
+    assert reading.news() == [None, None]

@@ -20,6 +20,7 @@ from tests.support.control_side import GATED
 from tests.support.instances import NOW
 from tests.support.mirroring import ONE, TWO, delete_event, held, put_event, record_kv, shadow_kv
 from tests.support.registering import held_record
+from tests.support.steps_taken import lines_run
 
 THREE = InstanceId("abc3")
 HOLD_KEY = b"\x01greenroom/rollout-holds/f"
@@ -165,3 +166,16 @@ def test_a_renewed_pass_keeps_its_place() -> None:
 def test_who_is_in_dry_run_serves_already_and_has_no_turn() -> None:
     _, fleet = fleet_of(*held(ONE, ready(ONE, 1).model_copy(update={"dry_run": True})))
     assert fleet.queue_length() == 0
+
+
+def test_what_nobody_asks_for_is_not_looked_at() -> None:
+    """A rollout hold has everybody looked at, but where releases are not limited no answer hangs on it."""
+    mirror, fleet = fleet_of(*(kv for number in range(1, 100) for kv in held(InstanceId(f"{number:x}"))))
+    assert fleet.queue_length() == 0
+    changes = mirror.apply([put_event(HOLD_KEY, encode(HOLD))])
+    assert lines_run(lambda: fleet.add(changes)) < 10
+    fleet.add(mirror.apply(put_all(held(ONE, ready(ONE, 1)))))
+    assert list(fleet.queue()) == [ONE]
+    (group,) = groups_of(ready(ONE, 1))
+    fleet.add(mirror.apply(put_all([record_kv(ONE, released(ready(ONE, 1), NOW))])) | changes)
+    assert fleet.released_beside(TWO, group) == 1

@@ -8,14 +8,14 @@ import pytest
 from greenroom.core.budget import Budget, encode
 from greenroom.core.decide import DEADLINE_GRACE_SECONDS
 from greenroom.core.fleet import UNLIMITED, Limits
-from greenroom.core.keyspace import BUDGET
+from greenroom.core.keyspace import BUDGET, InstanceId
 from greenroom.core.policy import Phase, ReleasesPolicy
 from greenroom.core.transitions import Outcome, with_verdict
 from greenroom.pb.etcd import kv_pb2
 from greenroom.store.changes import Changes
 from greenroom.store.fleet import MirroredFleet
 from greenroom.store.follower import Follower
-from greenroom.store.reconciler import LONGEST_SLEEP_SECONDS, Reconciler
+from greenroom.store.reconciler import LONGEST_SLEEP_SECONDS, LOOKED_AT_AT_ONCE, Reconciler
 from tests.support.control_side import EventLog, MovableClock
 from tests.support.mirroring import ONE, TWO, claim_kv, fed_follower, held, kv_of, unconnected
 from tests.support.registering import held_record, now
@@ -152,3 +152,17 @@ async def test_under_a_limit_a_pass_that_lapses_in_the_queue_is_taken_up(clock: 
     assert await reconciler.look(Changes(everything=True)) == []
     clock.advance(601)
     assert await reconciler.look(Changes()) == [ONE]
+
+
+async def test_a_large_fleet_is_looked_at_in_portions(clock: MovableClock) -> None:
+    """Between them whatever else the loop has to do is done: workers' calls, above all."""
+    fleet = [InstanceId(f"{number:x}") for number in range(1, 2 * LOOKED_AT_AT_ONCE + 2)]
+    reconciler = Watched(fed_follower([kv for one in fleet for kv in passed(one)], clock=clock), clock)
+    running = asyncio.create_task(reconciler.run())
+    looked_at = []
+    while len(reconciler.worked) < len(fleet):
+        await asyncio.sleep(0)
+        looked_at.append(len(reconciler._busy))
+    running.cancel()
+    assert sorted(set(looked_at)) == [LOOKED_AT_AT_ONCE, 2 * LOOKED_AT_AT_ONCE, len(fleet)]
+    assert sorted(reconciler.worked) == sorted(fleet)
