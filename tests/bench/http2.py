@@ -162,7 +162,7 @@ class Connection(Answers):
     def end(self) -> bytes:
         """Waits for the end of the call that was sent; its answer."""
         while not self.receive():
-            pass
+            self.send_replies()
         return self.one_message()
 
     def next_message(self) -> bytes:
