@@ -63,7 +63,8 @@ def main() -> None:
     kept = as_json(began.isoformat(timespec="seconds"), facts, asked, session.samples)
     _keep(RESULTS, f"{began:%Y-%m-%dT%H%M%SZ}", told, kept)
     if arguments.copy:
-        _keep(HISTORY, f"{began:%Y-%m-%d}", f"# {began:%Y-%m-%d}\n\n{told}", kept)
+        name = "-".join((f"{began:%Y-%m-%d}", *options.only))
+        _keep(HISTORY, name, f"# {name}\n\n{told}", kept)
 
 
 def _keep(folder: Path, name: str, told: str, kept: str) -> None:

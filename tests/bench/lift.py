@@ -58,9 +58,8 @@ def _lift(session: Session, way: Way, count: int) -> dict[str, float]:
     before, used = releases(way.http_url), cpu_seconds(way.pid)
     with PublicCards(session.etcd.port) as public, Connection(way.control_port, LIFT) as operator:
         began_at = time.perf_counter()
-        operator.send(control_pb2.LiftRolloutHoldRequest(name=f"rolloutHolds/{HOLD_ID}").SerializeToString())
+        operator.call(control_pb2.LiftRolloutHoldRequest(name=f"rolloutHolds/{HOLD_ID}").SerializeToString())
         last = max(public.wait_for(_keys(first, count)))
-        operator.end()
     used = cpu_seconds(way.pid) - used
     session.revoke(first, count)
     counted = releases(way.http_url) - before
