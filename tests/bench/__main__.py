@@ -76,7 +76,7 @@ def _keep(folder: Path, name: str, told: str, kept: str) -> None:
 
 
 def _options(arguments: argparse.Namespace) -> Options:
-    given = {name: getattr(arguments, name) for name in ("rounds", "seconds", "connections", "only")}
+    given = {name: getattr(arguments, name) for name in ("rounds", "seconds", "connections", "held", "only")}
     base = asdict(QUICK if arguments.quick else Options())
     return Options(**base | {name: value for name, value in given.items() if value is not None})
 
@@ -88,6 +88,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--rounds", type=int, help="how many (default: 5)")
     parser.add_argument("--seconds", type=float, help="how long a cell is (default: 2)")
     parser.add_argument("--connections", type=_numbers, metavar="N[,N…]", help="default: 1,16,64")
+    parser.add_argument("--held", type=_numbers, metavar="N[,N…]", help="sizes of scale (default: 1000,10000)")
     parser.add_argument("--only", type=_subjects, metavar="SUBJECT[,…]", help=", ".join(SUBJECTS))
     return parser.parse_args()
 
