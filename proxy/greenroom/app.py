@@ -243,7 +243,8 @@ class _Start:
         self.stack.push_async_callback(control.stop, CONTROL_GRACE_SECONDS)
         self.background.create_task(control.run())
         place = self.places.http
-        api = api_routes(Gateway(service, admission, version=__version__, log=self.log), Health(follower), admission)
+        health = Health(follower, limits, clock=_now)
+        api = api_routes(Gateway(service, admission, version=__version__, log=self.log), health, admission)
         app = http_app(readiness, metrics, admission, api, open_metrics=self.settings.open_metrics)
         http = HttpServer(app, host=place.host, port=place.port, tls=self.tls.control, is_open=access is None)
         http.start()

@@ -24,6 +24,7 @@ from tests.support.client import EtcdClient
 from tests.support.control_side import ControlSide, control_side
 from tests.support.endpoints import Proxy
 from tests.support.etcd import Etcd
+from tests.support.http import ask
 from tests.support.mirroring import wait_mirrored
 from tests.support.registering import Held, register, stored_record
 from tests.support.waiting import wait_for
@@ -263,6 +264,8 @@ def test_the_program_obeys_its_policy_and_its_commands_tell_places(
     assert f"greenroom wait {second.instance} --for released" in page
     told = json.loads(proxy.greenroom.must("instance", second.instance, "-o", "json"))
     assert told["queue_position"] == 1
+    health = ask(f"{proxy.greenroom.http_url}/v1/instances/{second.instance}/health")
+    assert (health.status, health.json["reasons"]) == (503, ["place 1 of 1 in the queue; 1 of 1 releases in flight"])
     assert proxy.shown(second) == []
     first.client.revoke(first.lease)
     proxy.greenroom.must("wait", second.instance, "--for", "released")

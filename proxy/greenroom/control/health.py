@@ -5,7 +5,7 @@ etcd is away: an outage of etcd must not make every pod of a fleet unready at on
 healthy.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,8 +16,10 @@ from greenroom.addresses import Address
 from greenroom.control.requests import instance_of
 from greenroom.control.views import INSTANCES
 from greenroom.core.decide import conditions
+from greenroom.core.fleet import UNLIMITED, Limits
 from greenroom.core.keyspace import InstanceId
 from greenroom.errors import InvalidRequest
+from greenroom.store.fenced import Clock
 from greenroom.store.follower import Follower
 from greenroom.store.mirrored import MirroredInstance
 
@@ -36,10 +38,11 @@ class Place:
 
 
 class Health:
-    """Answers from what `follower` mirrors."""
+    """Answers from what `follower` mirrors. `limits` are those that keep a ready instance waiting for its turn."""
 
-    def __init__(self, follower: Follower) -> None:
+    def __init__(self, follower: Follower, limits: Callable[[], Limits] = lambda: UNLIMITED, *, clock: Clock) -> None:
         self._follower, self._mirror = follower, follower.mirror
+        self._limits, self._clock = limits, clock
 
     async def of_instance(self, request: Request) -> Response:
         """`/v1/instances/{id}/health`."""
@@ -69,10 +72,16 @@ class Health:
         return _said(HEALTHY if is_healthy else UNHEALTHY, reasons, said)
 
     def _told(self, mirrored: MirroredInstance) -> dict[str, Any]:
-        record = mirrored.record
-        answers = conditions(record, live_cards=mirrored.live_cards, rollout_holds=self._mirror.rollout_holds)
+        instance, record = mirrored.instance, mirrored.record
+        answers = conditions(
+            record,
+            live_cards=mirrored.live_cards,
+            rollout_holds=self._mirror.rollout_holds,
+            standing=self._limits().standing(instance, self._clock()),
+            conflicts=self._mirror.conflicts(instance, record, mirrored.held),
+        )
         return {
-            "instance": mirrored.instance,
+            "instance": instance,
             "state": record.state.value,
             "models": record.distinct("model"),
             "gates": {name: gate.state.value for name, gate in sorted(record.gates.items())},

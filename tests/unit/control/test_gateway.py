@@ -55,7 +55,7 @@ async def call(
     metrics = Metrics(follower.mirror, clock=MovableClock(), gates=(), methods=(), version="1")
     upstream = unconnected()
     readiness = Readiness((), upstream, policy_in_force(upstream, log=EventLog()))
-    app = http_app(readiness, metrics, access, api_routes(gateway, Health(follower), access))
+    app = http_app(readiness, metrics, access, api_routes(gateway, Health(follower, clock=MovableClock()), access))
     async with httpx.AsyncClient(transport=httpx.ASGITransport(app=app), base_url="http://here") as client:
         return await client.request(verb, path, **more)
 

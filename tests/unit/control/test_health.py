@@ -6,10 +6,13 @@ from starlette.applications import Starlette
 from starlette.routing import Route
 
 from greenroom.control.health import Health, Place, place_of
+from greenroom.core.fleet import UNLIMITED, Limits, turn_of
+from greenroom.core.policy import OnConflict, ReleasesPolicy
 from greenroom.core.record import State
 from greenroom.core.transitions import Outcome, released, with_verdict
 from greenroom.pb.etcd import kv_pb2
 from greenroom.store.follower import Follower
+from tests.support.known_fleet import KnownFleet
 from tests.support.mirroring import ONE, TWO, fed_follower, held, kv_of, record_kv
 from tests.support.registering import held_record, instance_record, instance_record_key, now
 
@@ -30,8 +33,10 @@ def fleet() -> Follower:
     return follower
 
 
-async def ask(path: str, follower: Follower | None = None, caller: str = "10.0.0.7") -> httpx.Response:
-    health = Health(follower or fleet())
+async def ask(
+    path: str, follower: Follower | None = None, caller: str = "10.0.0.7", limits: Limits = UNLIMITED
+) -> httpx.Response:
+    health = Health(follower or fleet(), lambda: limits, clock=now)
     routes = [Route("/health", health.at_address), Route("/{instance}/health", health.of_instance)]
     transport = httpx.ASGITransport(app=Starlette(routes=routes), client=(caller, 1))
     async with httpx.AsyncClient(transport=transport, base_url="http://here") as client:
@@ -50,6 +55,24 @@ async def test_another_one_says_its_state_its_gates_and_why() -> None:
     [said] = answer.json()["instances"]
     assert (said["instance"], said["state"], said["gates"]) == (TWO, "REJECTED", {"smoke": "FAILED"})
     assert answer.json()["reasons"] == ["smoke failed: NaN"]
+
+
+async def test_one_that_waits_for_its_turn_or_for_another_configuration_says_so() -> None:
+    ready = with_verdict(held_record(TWO), "smoke", 1, Outcome.PASSED, reason="", reporter="ci", now=now())
+    one, two = (
+        record.model_copy(update={"cards": (record.cards[0].model_copy(update={"configuration": line}),)})
+        for record, line in ((RELEASED, "a=1"), (ready, "a=2"))
+    )
+    limits = Limits(ReleasesPolicy(max_in_flight=1), KnownFleet(turns=[turn_of(TWO, ready)]))
+    answer = await ask(f"/{TWO}/health", fed_follower(held(TWO, ready)), limits=limits)
+    assert (answer.status_code, answer.json()["reasons"]) == (
+        503,
+        ["place 1 of 1 in the queue; 0 of 1 releases in flight"],
+    )
+    queues = two.model_copy(update={"on_conflict": OnConflict.QUEUE})
+    answer = await ask(f"/{TWO}/health", fed_follower([record_kv(ONE, one), *held(TWO, queues)]))
+    [reason] = answer.json()["reasons"]
+    assert "a is 2 here and 1 there; it waits as long as one that is released differs" in reason
 
 
 async def test_who_is_not_known_is_not_healthy() -> None:
