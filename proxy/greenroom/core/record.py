@@ -225,6 +225,16 @@ class Record(Stored):
         """Whether a gate no longer keeps anything back; False for one that the instance has not."""
         return gate in self.gates and self.gates[gate].state.is_through
 
+    def is_reopened(self, gate: str) -> bool:
+        """Whether a later card opened a new attempt of a continuous gate, and it has not passed again.
+
+        The card may be gone. The gate is decided and retried all the same, or nobody would look at the instance again.
+        """
+        found = self.gates.get(gate)
+        if found is None or self.state is not State.RELEASED or found.phase is not Phase.CONTINUOUS:
+            return False
+        return found.passed is None and found.state is not GateState.OVERRIDDEN
+
     def with_held(self, held: Container[Key]) -> "Record":
         """The record without the marks of later cards that are not held (any more: a delete does not write it)."""
         if all(entry.gated_key in held for entry in self.later):

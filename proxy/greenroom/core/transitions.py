@@ -134,7 +134,8 @@ def with_verdict(
         return _repeated(record, gate_name, gate, outcome)
     judged = after_verdict(gate, outcome.gate_state, reason=reason, reporter=reporter, now=now)
     # What rules in dry run ask for is noted in every state, and moves nothing.
-    goal = _goal(record, _event(gate, judged)) if gate_name in record.binding else record.state
+    is_only_noted = gate_name not in record.binding or record.is_reopened(gate_name)
+    goal = record.state if is_only_noted else _goal(record, _event(gate, judged))
     if gate.must_be_renewed and judged.attempt != gate.attempt and record.state is State.RELEASED:
         judged = still_passed(gate, judged)
     if judged is gate:
@@ -187,13 +188,14 @@ def retried(record: Record, gate_names: tuple[str, ...], actor: str, reason: str
 
     WrongState for a gate of a released instance that no later card waits for.
     """
-    goal = _goal(record, Event.RETRY)
+    only_reopened = bool(gate_names) and all(map(record.is_reopened, gate_names))
+    goal = record.state if only_reopened else _goal(record, Event.RETRY)
     asked = gate_names or tuple(name for name, gate in record.waited_for.items() if _is_missing(gate, now))
     names = tuple(dict.fromkeys((*asked, *_overslept(record, now))))
     gates = dict(record.gates)
     for name in names:
         gates[name] = next_attempt(gate_of(record, name), now)
-        if record.state is State.RELEASED and name not in record.waited_for:
+        if record.state is State.RELEASED and not (name in record.waited_for or record.is_reopened(name)):
             raise WrongState(f"no later card of the released instance waits for gate {name!r}", state=record.state)
     again = record.model_copy(update={"gates": gates, "withdrawn_by": "", "rejected_by": "", "conflict": ""})
     event = " ".join((Event.RETRY, *names))

@@ -638,6 +638,23 @@ def test_a_retry_and_an_override_concern_only_gates_that_a_later_card_waits_for(
     assert text(overridden(left_open, "alice", "", LATER)).endswith("smoke:OVERRIDDEN#2 chat:PENDING#1")
 
 
+def test_a_continuous_gate_goes_on_though_the_later_card_that_opened_it_anew_is_gone() -> None:
+    """The model was unloaded before it was checked: what is public still has to be looked at, for as long as it is."""
+    asked = {"phase": Phase.CONTINUOUS, "ttl_seconds": 60.0}
+    gates = {name: gate.model_copy(update=asked) for name, gate in LATER_CARD.gates.items()}
+    gone = LATER_CARD.model_copy(update={"gates": gates}).with_held(())
+    passed = verdict(gone, "smoke", Outcome.PASSED)
+    assert (passed.state, passed.gates["smoke"].must_be_renewed) == (State.RELEASED, True)
+    failed = verdict(gone, "smoke", Outcome.FAILED)
+    assert (failed.state, failed.gates["smoke"].state) == (State.RELEASED, GateState.FAILED)
+    assert text(retried(failed, ("smoke",), "alice", "", LATER)).endswith("smoke:PENDING#3 chat:PASSED#1")
+    with pytest.raises(WrongState):
+        retried(failed, (), "alice", "", LATER)
+    set_aside = overridden(LATER_CARD.model_copy(update={"gates": gates}), "alice", "known", LATER).with_held(())
+    with pytest.raises(WrongState):
+        retried(set_aside, ("smoke",), "alice", "", LATER)
+
+
 def test_what_is_published_later_is_no_second_release() -> None:
     after = released(verdict(LATER_CARD, "smoke", Outcome.PASSED), LATER)
     assert (after.later, after.released, after.transitions[-1].reason) == ((), NOW, K.decode())
