@@ -89,3 +89,11 @@ def rollout_hold(hold_id: str, reason: str = "incident", **selector: str) -> pb.
         selector=pb.Selector(**selector),
         create_time=at(-90),
     )
+
+
+def to_be_withdrawn(rollout_hold: str = "") -> pb.Instance:
+    """A released instance that only the floor keeps in service."""
+    instance = shown(state="RELEASED", gates={"smoke": "FAILED"}, rollout_hold=rollout_hold)
+    instance.conditions[0].reason = "ToBeWithdrawn"
+    instance.conditions[0].message = "smoke failed; it stays in service"
+    return instance

@@ -27,12 +27,14 @@ from greenroom.cli.words import (
     hold_words,
     in_state,
     is_continuous,
+    is_to_be_withdrawn,
     is_undecided,
     open_gates,
     since,
     state_word,
     until,
     waits_for_a_person,
+    why_in_service,
 )
 from greenroom.pb.control.v1.control_pb2 import HOLD_HEALTH, Condition, GateStatus, Instance, Transition
 
@@ -57,7 +59,7 @@ NEEDS_CARD = "let its worker register a card, or start it again: a new card begi
 
 def next_steps(instance: Instance, control: str = "") -> list[str]:
     """The commands that help, as they can be pasted, each ending in `control`; else what can be done at all."""
-    if instance.state == RELEASED and not has_later_cards(instance):
+    if instance.state == RELEASED and (is_to_be_withdrawn(instance) or not has_later_cards(instance)):
         return [decision("withdraw", instance, control)]
     retry, override = decision("retry", instance, control), decision("release --override", instance, control)
     if has_no_card(instance):
@@ -117,6 +119,8 @@ def _head(instance: Instance, now: datetime) -> list[str]:
 
 
 def _why(instance: Instance, now: datetime) -> list[str]:
+    if is_to_be_withdrawn(instance):
+        return _section("Why it is released", [why_in_service(instance)])
     if instance.state == RELEASED and not has_later_cards(instance):
         return []
     missing = [line for one in instance.conditions if not one.status for line in _missing(instance, one, now)]

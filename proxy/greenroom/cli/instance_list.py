@@ -18,6 +18,7 @@ from greenroom.cli.words import (
     has_later_cards,
     has_no_card,
     holds_to_lift,
+    is_to_be_withdrawn,
     open_gates,
     since,
     state_word,
@@ -53,6 +54,8 @@ def one_line(instance: Instance, now: datetime) -> str:
 
 def waits_for(instance: Instance, now: datetime) -> str:
     """What an instance, or a later card of a released one, waits for, in few words; `-` for nothing."""
+    if is_to_be_withdrawn(instance):
+        return "its withdrawal"
     if instance.state == RELEASED and not has_later_cards(instance):
         return "-"
     if waits_for_a_person(instance):

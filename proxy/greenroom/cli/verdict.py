@@ -8,7 +8,15 @@ import typer
 from greenroom.addresses import DEFAULT_CONTROL
 from greenroom.cli.choose import Wanted, choose
 from greenroom.cli.options import ByAddress, ByModel, Control, TokenFile, connect, named, readable, say
-from greenroom.cli.words import forgiven_words, holds_to_lift, open_gates, unmet, waits_for_a_person
+from greenroom.cli.words import (
+    forgiven_words,
+    holds_to_lift,
+    is_to_be_withdrawn,
+    open_gates,
+    unmet,
+    waits_for_a_person,
+    why_in_service,
+)
 from greenroom.errors import ControlError, SettingsError
 from greenroom.pb.control.v1 import control_pb2
 from greenroom.pb.control.v1.control_pb2 import (
@@ -106,6 +114,8 @@ def _forgiven(request: ReportVerdictRequest, instance: Instance) -> str:
 
 def _consequence(answer: ReportVerdictResponse) -> str:
     match answer.decision:
+        case control_pb2.DECISION_RELEASED if is_to_be_withdrawn(answer.instance):
+            return f"stored, and its cards stay public: {why_in_service(answer.instance)}"
         case control_pb2.DECISION_RELEASED:
             return "RELEASED, its cards are public"
         case control_pb2.DECISION_REJECTED if waits_for_a_person(answer.instance):

@@ -77,6 +77,16 @@ def unmet(instance: control_pb2.Instance) -> str:
     return "; ".join(shortened(one.message, MAX_REASON_CHARACTERS) for one in instance.conditions if not one.status)
 
 
+def is_to_be_withdrawn(instance: control_pb2.Instance) -> bool:
+    """Whether a released instance serves although a continuous gate of it failed or was not renewed."""
+    return bool(why_in_service(instance))
+
+
+def why_in_service(instance: control_pb2.Instance) -> str:
+    """What its condition says of that; empty where it says nothing."""
+    return next((one.message for one in instance.conditions if one.reason == "ToBeWithdrawn"), "")
+
+
 def waits_for_a_person(instance: control_pb2.Instance) -> bool:
     """Whether a person rejected or withdrew it, so that no gate brings it back."""
     return any(one.reason in ("RejectedByPerson", "WithdrawnByPerson") for one in instance.conditions)

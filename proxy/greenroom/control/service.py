@@ -32,6 +32,7 @@ from greenroom.control.requests import (
 )
 from greenroom.control.watch import Watches
 from greenroom.core import verdicts
+from greenroom.core.decide import why_in_service
 from greenroom.core.fleet import UNLIMITED, Limits
 from greenroom.core.keyspace import InstanceId
 from greenroom.core.record import Record
@@ -99,6 +100,7 @@ class ControlService:
                 holds,
                 standing(one.instance),
                 self._mirror.conflicts(one.instance, one.record, one.held),
+                why_in_service(one.instance, one.record, limits, now),
             ),
             size=page_size(request.page_size),
             token=request.page_token,
@@ -233,19 +235,21 @@ class ControlService:
 
     def _shown(self, snapshot: Snapshot, record: Record, revision: int) -> control_pb2.Instance:
         """As it was read, with what only the mirror knows."""
-        instance = snapshot.instance
+        instance, limits, now = snapshot.instance, self._limits(), self._clock()
         return views.read_instance(
             snapshot,
             record,
             self._mirror.address(instance),
-            self._limits().standing(instance, self._clock()),
+            limits.standing(instance, now),
             revision=revision,
             claims=self._mirror.claims(instance),
             conflicts=self._mirror.conflicts(instance, record, snapshot.shadows.keys()),
+            in_service=why_in_service(instance, record, limits, now),
         )
 
     def _as_mirrored(self, instance: InstanceId, done: CarriedOut | Unchanged) -> control_pb2.Instance:
-        mirrored = self._mirror.instance(instance)
+        mirrored, limits, now = self._mirror.instance(instance), self._limits(), self._clock()
+        held = mirrored.held if mirrored else frozenset()
         return views.instance_message(
             instance,
             done.record,
@@ -253,9 +257,11 @@ class ControlService:
             live=mirrored.live_keys if mirrored else done.record.keys,
             public=mirrored.public_keys if mirrored else None,
             rollout_holds=self._mirror.rollout_holds,
+            conflicts=self._mirror.conflicts(instance, done.record, held),
             address=self._mirror.address(instance),
             claims=self._mirror.claims(instance),
-            standing=self._limits().standing(instance, self._clock()),
+            standing=limits.standing(instance, now),
+            in_service=why_in_service(instance, done.record, limits, now),
         )
 
 

@@ -10,6 +10,7 @@ from weakref import WeakValueDictionary
 from greenroom.control import views
 from greenroom.core import rollout_holds
 from greenroom.core.conflicts import Conflict
+from greenroom.core.decide import why_in_service
 from greenroom.core.fleet import UNLIMITED, Limits, Standing
 from greenroom.core.keyspace import InstanceId
 from greenroom.core.rollout_holds import RolloutHold
@@ -21,7 +22,7 @@ from greenroom.store.mirrored import MirroredInstance
 class Told:
     """An instance with the rollout holds and conflicts of it. The message is made when it is first asked for."""
 
-    __slots__ = ("__weakref__", "_message", "conflicts", "holds", "mirrored", "standing")
+    __slots__ = ("__weakref__", "_message", "conflicts", "holds", "in_service", "mirrored", "standing")
 
     def __init__(
         self,
@@ -29,8 +30,9 @@ class Told:
         holds: tuple[RolloutHold, ...],
         standing: Standing | None = None,
         conflicts: tuple[Conflict, ...] = (),
+        in_service: str = "",
     ) -> None:
-        self.mirrored, self.standing, self.conflicts = mirrored, standing, conflicts
+        self.mirrored, self.standing, self.conflicts, self.in_service = mirrored, standing, conflicts, in_service
         self.holds = rollout_holds.matching(holds, mirrored.current)
         self._message: control_pb2.Instance | None = None
 
@@ -38,7 +40,9 @@ class Told:
     def message(self) -> control_pb2.Instance:
         """As the control API shows it; not to be changed, since others are given the same one."""
         if self._message is None:
-            self._message = views.mirrored_instance(self.mirrored, self.holds, self.standing, self.conflicts)
+            self._message = views.mirrored_instance(
+                self.mirrored, self.holds, self.standing, self.conflicts, self.in_service
+            )
         return self._message
 
     def shows_the_same(self, other: "Told") -> bool:
@@ -66,7 +70,10 @@ class Known:
         if mirrored is None:
             return None
         conflicts = self._mirror.conflicts(instance, mirrored.record, mirrored.held)
-        fresh = Told(mirrored, self._mirror.rollout_holds, self._limits().standing_of_all(), conflicts)
+        limits = self._limits()
+        # That a pass lapsed changes nothing that a stream follows; that its gate failed does.
+        in_service = why_in_service(instance, mirrored.record, limits)
+        fresh = Told(mirrored, self._mirror.rollout_holds, limits.standing_of_all(), conflicts, in_service)
         before = self._told.get(instance)
         if before is not None and before.shows_the_same(fresh):
             return before

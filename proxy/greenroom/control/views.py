@@ -61,6 +61,7 @@ def mirrored_instance(
     rollout_holds: Sequence[RolloutHold],
     standing: Standing | None = None,
     conflicts: Sequence[Conflict] = (),
+    in_service: str = "",
 ) -> control_pb2.Instance:
     """An instance as the mirror has it. Of a released one every registered key that is not held is taken for public."""
     return instance_message(
@@ -74,6 +75,7 @@ def mirrored_instance(
         address=mirrored.address,
         claims=mirrored.claims,
         standing=standing,
+        in_service=in_service,
     )
 
 
@@ -86,6 +88,7 @@ def read_instance(
     revision: int,
     claims: Mapping[str, Claim] | None = None,
     conflicts: Sequence[Conflict] = (),
+    in_service: str = "",
 ) -> control_pb2.Instance:
     """An instance with a record that etcd had at `revision`. The snapshot must cover the record's cards."""
     return instance_message(
@@ -99,6 +102,7 @@ def read_instance(
         address=address,
         claims=claims,
         standing=standing,
+        in_service=in_service,
     )
 
 
@@ -121,11 +125,13 @@ def instance_message(
     address: str | None,
     claims: Mapping[str, Claim] | None = None,
     standing: Standing | None = None,
+    in_service: str = "",
 ) -> control_pb2.Instance:
     """One instance. `live` are its keys that exist, held or public.
 
     `public` are those of them that everybody sees; None: not looked at, so what the record says counts. `claims` are
-    those in force, by their gates' names. `standing` None: releases are not limited.
+    those in force, by their gates' names. `standing` None: releases are not limited. `in_service`: see
+    `why_in_service`.
     """
     if public is None:
         public = live if record.publishes_at_once else ()
@@ -140,6 +146,7 @@ def instance_message(
         rollout_holds=rollout_holds,
         standing=standing,
         conflicts=conflicts,
+        in_service=in_service,
     )
     is_queued = waits_its_turn(current, live_cards=waiting_cards, rollout_holds=rollout_holds, conflicts=conflicts)
     return control_pb2.Instance(

@@ -6,8 +6,8 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 
 from greenroom.core.conflicts import Conflict, in_words
-from greenroom.core.fleet import Standing
-from greenroom.core.keyspace import BUDGET, Key
+from greenroom.core.fleet import Limits, Standing
+from greenroom.core.keyspace import BUDGET, InstanceId, Key
 from greenroom.core.policy import OnConflict, Phase
 from greenroom.core.record import Gate, GateState, Record, State
 from greenroom.core.rollout_holds import RolloutHold, matching
@@ -20,6 +20,8 @@ DEADLINE_GRACE_SECONDS = 60.0
 REJECTED_BY_PERSON = "RejectedByPerson"
 WITHDRAWN_BY_PERSON = "WithdrawnByPerson"
 """What a condition's reason says of an instance that waits for a person, and not for its gates alone."""
+TO_BE_WITHDRAWN = "ToBeWithdrawn"
+"""What it says of one that is released, though a continuous gate of it failed or was not renewed."""
 
 
 class ConditionType(StrEnum):
@@ -148,6 +150,26 @@ def _failed_pass(record: Record) -> Withdraw | None:
     return next(failed, None)
 
 
+def _not_renewed(name: str, gate: Gate) -> Withdraw:
+    return Withdraw(name, f"gate {name} was not renewed within {gate.ttl_seconds:g} s")
+
+
+def why_in_service(instance: InstanceId, record: Record, limits: Limits, now: datetime | None = None) -> str:
+    """Why a released instance serves, though automation has reason to withdraw it; empty where it has none.
+
+    `now` None: only failed gates are looked at.
+    """
+    if record.state is not State.RELEASED or record.dry_run:
+        return ""
+    binding = record.binding.items()
+    lapsed = (_not_renewed(name, gate) for name, gate in binding if now is not None and gate.has_lapsed(now))
+    if (due := _failed_pass(record) or next(lapsed, None)) is None:
+        return ""
+    floor = limits.floor_as_known(instance, record)
+    kept = f"it stays in service, since {floor}; a person may withdraw it" if floor else "it is about to be withdrawn"
+    return f"{due.reason}; {kept}"
+
+
 def _by_deadline(record: Record, now: datetime, no_rejection_before: datetime | None) -> Decision:
     waiting = [(gate.deadline, name) for name, gate in record.binding.items() if _at_deadline(record, name, gate)]
     if not waiting:
@@ -162,7 +184,7 @@ def _at_deadline(record: Record, name: str, gate: Gate) -> Decision | None:
     """What a gate's deadline leads to when it comes; None where nobody waits for it."""
     if gate.must_be_renewed:
         if record.state is State.RELEASED:
-            return Withdraw(name, f"gate {name} was not renewed within {gate.ttl_seconds:g} s")
+            return _not_renewed(name, gate)
         return Lapse(name) if record.state in (State.HELD, State.WITHDRAWN) else None
     waits = record.state in (State.HELD, State.RELEASED) and name in record.waited_for
     return Reject(name) if waits and gate.state.is_open else None
@@ -227,14 +249,16 @@ def conditions(
     outside: Sequence[Key] = (),
     standing: Standing | None = None,
     conflicts: Sequence[Conflict] = (),
+    in_service: str = "",
 ) -> tuple[Condition, ...]:
     """Why an instance is, or is not, released. `outside` are its cards that are public though it is not.
 
-    `standing` None: releases are not limited.
+    `standing` None: releases are not limited. `in_service`: see `why_in_service`.
     """
     waits = waits_its_turn(record, live_cards=live_cards, rollout_holds=rollout_holds)
+    to_be_withdrawn = Condition(ConditionType.GATES_PASSED, False, TO_BE_WITHDRAWN, in_service)
     return (
-        _gates_passed(record, live_cards, outside),
+        to_be_withdrawn if in_service else _gates_passed(record, live_cards, outside),
         _not_on_hold(record, rollout_holds),
         _budget_available(record, standing, waits=waits),
         _no_conflict(record, conflicts),

@@ -175,12 +175,19 @@ class Limits:
 
     def floor_under(self, snapshot: Snapshot, record: Record) -> str | None:
         """Why automation must leave this released instance in service; None where it need not."""
+        return self._floor(snapshot.instance, record, snapshot.budget)
+
+    def floor_as_known(self, instance: InstanceId, record: Record) -> str | None:
+        """The same by what the mirror has, for people."""
+        return self._floor(instance, record, self.fleet.budget)
+
+    def _floor(self, instance: InstanceId, record: Record, budget: Budget | None) -> str | None:
         if self.releases is None or not self.releases.min_released:
             return None
-        if snapshot.budget is None:
+        if budget is None:
             return "the budget cannot be read, so nobody knows how many others are released"
         for group in sorted(groups_of(record), key=str):
-            others = self.fleet.released_beside(snapshot.instance, group)
+            others = self.fleet.released_beside(instance, group)
             if others < self.releases.min_released:
                 return f"only {others} others of {group} are released, and min_released is {self.releases.min_released}"
         return None

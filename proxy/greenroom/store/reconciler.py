@@ -19,7 +19,7 @@ from greenroom.core.decide import Release, Wait, decide, lapses_at
 from greenroom.core.fleet import UNLIMITED, Limits
 from greenroom.core.keyspace import InstanceId
 from greenroom.core.record import State
-from greenroom.core.verdicts import Unchanged
+from greenroom.core.verdicts import KeptInService, Unchanged
 from greenroom.errors import GreenroomError, UnknownInstance
 from greenroom.store.backoff import Backoff
 from greenroom.store.changes import Changes, Subscription
@@ -58,6 +58,8 @@ class Reconciler:
         self._on_carried_out, self._on_lost_fence = on_carried_out, on_lost_fence
         self._schedule = Schedule()
         self._retries: dict[InstanceId, Backoff] = {}
+        self._kept: dict[InstanceId, str] = {}
+        """Whom the floor keeps in service, and why, as it was logged last."""
         self._busy: set[InstanceId] = set()
         self._slots = asyncio.Semaphore(MAX_CONCURRENT)
         self.limits = limits
@@ -108,7 +110,7 @@ class Reconciler:
             return
         mirrored = self._mirror.instance(instance)
         if mirrored is None or not self._follower.ready:
-            self._retries.pop(instance, None)
+            self._forget(instance)
             return
         decision = decide(
             mirrored.current,
@@ -127,9 +129,14 @@ class Reconciler:
             self._busy.add(instance)
             tasks.create_task(self._work(instance, subscription))
             return
-        self._retries.pop(instance, None)
+        self._forget(instance)
         if decision.until is not None:
             self._schedule.at(instance, decision.until)
+
+    def _forget(self, instance: InstanceId) -> None:
+        """Nothing is to be done about it."""
+        self._retries.pop(instance, None)
+        self._kept.pop(instance, None)
 
     def _start_drain_if_due(self, tasks: asyncio.TaskGroup, subscription: Subscription) -> None:
         due = self._drain_due()
@@ -188,7 +195,16 @@ class Reconciler:
             return None
         if isinstance(done, CarriedOut):
             self._on_carried_out(done)
+        self._tell_if_kept(instance, done.why if isinstance(done, KeptInService) else "")
         return done
+
+    def _tell_if_kept(self, instance: InstanceId, why: str) -> None:
+        """Once for each reason, however often the withdrawal is tried."""
+        if why and self._kept.get(instance) != why:
+            self._log.warning("instance.kept_in_service", instance=instance, why=why)
+        self._kept.pop(instance, None)
+        if why:
+            self._kept[instance] = why
 
     def _retry_time(self, instance: InstanceId) -> datetime:
         """The mirror usually tells sooner; this is for failures, and for a mirror that is behind."""

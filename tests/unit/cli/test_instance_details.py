@@ -4,7 +4,7 @@ import pytest
 
 from greenroom.cli.instance_details import NEEDS_CARD, next_steps, render
 from greenroom.pb.control.v1 import control_pb2 as pb
-from tests.support.shown import NOW, at, shown
+from tests.support.shown import NOW, at, shown, to_be_withdrawn
 
 
 def test_a_held_instance_says_why_and_which_command_passes_it() -> None:
@@ -260,3 +260,11 @@ def test_a_later_card_is_shown_as_held_with_what_it_waits_for_and_the_command_th
     instance.gates[0].state = pb.GATE_STATE_FAILED
     _, step = next_steps(instance)
     assert "what is public stays so" in step
+
+
+def test_one_that_is_kept_in_service_says_why_and_what_a_person_can_do() -> None:
+    instance = to_be_withdrawn(rollout_hold="h1")
+    instance.gated_keys.add(key=b"later", live=True)
+    text = "\n".join(render(instance, NOW))
+    assert "Why it is released\n  smoke failed; it stays in service\n\n" in text
+    assert next_steps(instance) == ["greenroom withdraw 6177a228983c0b2b --reason 'why'"]

@@ -3,7 +3,7 @@
 import pytest
 
 from greenroom.cli.instance_list import MAX_REASON_CHARACTERS, one_line, render, waits_for
-from tests.support.shown import NOW, at, shown
+from tests.support.shown import NOW, at, shown, to_be_withdrawn
 
 
 def test_a_wide_list_is_a_table() -> None:
@@ -123,3 +123,7 @@ def test_one_that_was_rejected_for_a_conflict_says_which() -> None:
     instance = shown(state="REJECTED", gates={"smoke": "PENDING"})
     instance.conditions.add(type="NoConflict", reason="RejectedForConflict", message="other blocks\nthere")
     assert waits_for(instance, NOW) == "a retry or override (other blocks there)"
+
+
+def test_a_released_one_that_automation_would_withdraw_says_that_it_waits_for_that() -> None:
+    assert waits_for(to_be_withdrawn(), NOW) == "its withdrawal"

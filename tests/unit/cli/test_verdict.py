@@ -5,7 +5,7 @@ import pytest
 from greenroom.cli.verdict import _status, _taken_apart, in_words, report_on, verdict
 from greenroom.errors import ControlError, SettingsError
 from greenroom.pb.control.v1 import control_pb2 as pb
-from tests.support.shown import shown
+from tests.support.shown import shown, to_be_withdrawn
 
 
 @pytest.mark.parametrize(
@@ -53,6 +53,12 @@ def test_a_gate_that_is_not_there_is_told_with_those_that_are() -> None:
             shown(gates={"smoke": "PASSED", "latency": "PENDING"}, rollout_hold="h1"),
             "smoke passed (attempt 2 of 6177a228983c0b2b): stored; still to be decided: latency; "
             "and to be lifted: rollout hold h1",
+        ),
+        (
+            pb.DECISION_RELEASED,
+            to_be_withdrawn(),
+            "smoke passed (attempt 2 of 6177a228983c0b2b): stored, and its cards stay public: "
+            "smoke failed; it stays in service",
         ),
         (
             pb.DECISION_QUEUED,

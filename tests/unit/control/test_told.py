@@ -3,12 +3,15 @@
 import gc
 
 from greenroom.control.told import Known
+from greenroom.core.fleet import Limits
 from greenroom.core.keyspace import ROLLOUT_HOLDS, InstanceId
-from greenroom.core.record import Record
+from greenroom.core.policy import Phase, ReleasesPolicy
+from greenroom.core.record import GateState, Record, State
 from greenroom.store.mirror import Mirror
 from tests.support.control_side import GATED
+from tests.support.known_fleet import KnownFleet
 from tests.support.mirroring import ONE, TWO, claim_kv, delete_event, held, put_event, record_kv, shadow_kv
-from tests.support.registering import entry, held_record, instance_record, instance_record_key
+from tests.support.registering import entry, held_record, instance_record, instance_record_key, now
 
 HOLD = ROLLOUT_HOLDS + b"freeze"
 FOR_OTHERS = b'{"hold_id": "freeze", "reason": "r", "actor": "a", "selector": {"model": "other"}}'
@@ -68,6 +71,19 @@ def test_a_conflict_shows() -> None:
     assert first is not second
     assert second is not None
     assert (second.message.conditions[3].reason, second.message.conditions[3].status) == ("ConflictsWithHeld", False)
+
+
+def test_who_is_kept_in_service_says_so() -> None:
+    mirror = mirror_of_one()
+    record = held_record(ONE)
+    failed = {"phase": Phase.CONTINUOUS, "ttl_seconds": 60, "state": GateState.FAILED, "passed": now()}
+    gates = {"smoke": record.gates["smoke"].model_copy(update=failed)}
+    serving = record.model_copy(update={"state": State.RELEASED, "gates": gates})
+    mirror.replace([record_kv(ONE, serving)])
+    told = Known(mirror, lambda: Limits(ReleasesPolicy(min_released=1), KnownFleet())).now(ONE)
+    assert told is not None
+    assert told.message.conditions[0].reason == "ToBeWithdrawn"
+    assert "only 0 others of" in told.message.conditions[0].message
 
 
 def configured(instance: InstanceId, configuration: str) -> Record:

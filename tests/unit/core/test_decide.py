@@ -9,6 +9,7 @@ from greenroom.core.configuration import Difference
 from greenroom.core.conflicts import Conflict
 from greenroom.core.decide import (
     DEADLINE_GRACE_SECONDS,
+    TO_BE_WITHDRAWN,
     Condition,
     ConditionType,
     Decision,
@@ -24,10 +25,11 @@ from greenroom.core.decide import (
     grace_end,
     is_ready,
     waits_its_turn,
+    why_in_service,
 )
-from greenroom.core.fleet import Standing
+from greenroom.core.fleet import Limits, Standing, groups_of
 from greenroom.core.keyspace import InstanceId, Key
-from greenroom.core.policy import Hold, OnConflict, Phase
+from greenroom.core.policy import Hold, OnConflict, Phase, ReleasesPolicy
 from greenroom.core.record import ALREADY_PUBLIC, GateState, Record, State
 from greenroom.core.rollout_holds import RolloutHold
 from greenroom.core.selectors import Selector
@@ -43,7 +45,8 @@ from greenroom.core.transitions import (
     with_verdict,
     withdrawn,
 )
-from tests.support.instances import LORA, NOW, K, entry, held_record, needs
+from tests.support.instances import INSTANCE, LORA, NOW, K, entry, held_record, needs
+from tests.support.known_fleet import KnownFleet
 from tests.support.later import released_record, with_later
 
 DEADLINE = NOW + timedelta(seconds=900)
@@ -510,3 +513,23 @@ def test_what_people_are_told_of_conflicts(
 ) -> None:
     found = conditions(record, live_cards=1, rollout_holds=(), conflicts=conflicts_of)[3]
     assert (found.type, found.status, found.reason, found.message) == (ConditionType.NO_CONFLICT, status, reason, said)
+
+
+def test_who_serves_because_too_few_others_do_says_so() -> None:
+    serving = continuous(RELEASED)
+    (group,) = groups_of(serving)
+
+    def told(record: Record, others: int, now: datetime | None) -> str:
+        limits = Limits(ReleasesPolicy(min_released=2), KnownFleet(released={group: others}))
+        return why_in_service(INSTANCE, record, limits, now)
+
+    assert told(serving, 1, NOW) == ""
+    failed = continuous(serving, state=GateState.FAILED, reason="NaN")
+    floor = f"only 1 others of {group} are released, and min_released is 2"
+    kept = f"it stays in service, since {floor}; a person may withdraw it"
+    assert {told(failed, 1, now) for now in (None, NOW)} == {f"gate chat failed: NaN; {kept}"}
+    assert told(serving, 1, RENEW_BY) == f"gate chat was not renewed within 60 s; {kept}"
+    assert told(failed, 2, NOW) == "gate chat failed: NaN; it is about to be withdrawn"
+    assert told(failed.model_copy(update={"dry_run": True}), 1, NOW) == ""
+    (passed, *_) = conditions(failed, live_cards=0, rollout_holds=(), in_service=kept)
+    assert passed == Condition(ConditionType.GATES_PASSED, False, TO_BE_WITHDRAWN, kept)

@@ -103,6 +103,8 @@ def test_the_floor_counts_others_of_each_group() -> None:
     assert len(groups_of(both)) == 2
     assert limits(FLOOR, released={GROUP: 9}).floor_under(snapshot(both), both) is not None
     assert UNLIMITED.floor_under(snapshot(READY), READY) is None
+    assert limits(FLOOR, released={GROUP: 1}).floor_as_known(INSTANCE, READY) == why
+    assert limits(FLOOR, released={GROUP: 2}, budget=None).floor_as_known(INSTANCE, READY) is not None
 
 
 def test_groups_are_of_cards() -> None:
