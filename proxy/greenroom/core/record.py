@@ -5,7 +5,7 @@ promised to reporters and operators, so fields that a newer proxy added are kept
 that is not known here is refused rather than guessed at.
 """
 
-from collections.abc import Container, Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping, Sequence
 from datetime import datetime
 from enum import StrEnum
 from typing import Annotated, Literal
@@ -200,13 +200,13 @@ class Record(Stored):
 
     @property
     def attributes(self) -> tuple[Attributes, ...]:
-        """What selectors are tried on: the cards', and the instance records' (which name no model) where no card is.
+        """What selectors are tried on: the cards', and the instance records' (which name no model) where no card is."""
+        return _attributes(self.cards)
 
-        Where later cards wait it is those alone: nothing else is to be published.
-        """
-        entries = self.later or self.cards
-        cards = tuple(entry.attributes for entry in entries if entry.kind is KeyKind.CARD)
-        return cards or tuple(entry.attributes for entry in entries)
+    @property
+    def attributes_to_publish(self) -> tuple[Attributes, ...]:
+        """The same of what a release would publish: where later cards wait it is those alone."""
+        return _attributes(self.later or self.cards)
 
     @property
     def later(self) -> tuple[GatedEntry, ...]:
@@ -274,6 +274,11 @@ class Record(Stored):
         why = bounded_reason(reason, max(0, min(MAX_TRAIL_REASON_BYTES, room)))
         line = Transition(time=time, actor=actor, event=event, from_state=self.state, to_state=to_state, reason=why)
         return self.model_copy(update={"state": to_state, "transitions": bounded((*self.transitions, line))})
+
+
+def _attributes(entries: Sequence[GatedEntry]) -> tuple[Attributes, ...]:
+    cards = tuple(entry.attributes for entry in entries if entry.kind is KeyKind.CARD)
+    return cards or tuple(entry.attributes for entry in entries)
 
 
 def bounded(transitions: tuple[Transition, ...]) -> tuple[Transition, ...]:

@@ -29,7 +29,7 @@ class RolloutHold(Stored):
 
     def stops(self, record: Record) -> bool:
         """Whether it keeps this instance from being released."""
-        return self.selector.matches_any(record.attributes)
+        return self.selector.matches_any(record.attributes_to_publish)
 
 
 def encode(hold: RolloutHold) -> bytes:

@@ -7,6 +7,7 @@ from greenroom.access.callers import ANYBODY, Caller, InstanceSelector
 from greenroom.access.refusals import Refusal
 from greenroom.access.roles import METHODS, Role
 from greenroom.core.keyspace import InstanceId
+from greenroom.core.record import State
 from greenroom.errors import NotPermitted
 from greenroom.pb.control.v1 import control_pb2 as pb
 from tests.support.registering import held_record
@@ -119,3 +120,11 @@ def test_a_reporter_keeps_to_its_instances() -> None:
     check_instance(limited, ONE, held_record(ONE, model="tiny"))
     for caller in (CI, ANN, ANYBODY):
         check_instance(caller, ONE, record)
+
+
+def test_an_instance_stays_a_reporters_when_it_registers_another_model_later() -> None:
+    """What is public has to go on passing, and its reporter has to be able to say that it does."""
+    released = held_record(ONE, model="tiny").model_copy(update={"state": State.RELEASED})
+    later = held_record(ONE, model="large").cards[0].model_copy(update={"key": "later", "later_gates": ("smoke",)})
+    limited = Caller("tiny-ci", Role.REPORTER, ("*",), InstanceSelector(model="tiny*"))
+    check_instance(limited, ONE, released.model_copy(update={"cards": (*released.cards, later)}))

@@ -317,5 +317,6 @@ def test_a_later_card_that_is_not_held_any_more_is_not_marked() -> None:
 
 def test_selectors_are_tried_on_what_waits() -> None:
     public, later = released_record(), with_later(released_record())
-    assert {one.model for one in public.attributes} == {"lora-a"}
-    assert [one.model for one in later.attributes] == [entry(K).model]
+    assert {one.model for one in public.attributes_to_publish} == {"lora-a"}
+    assert [one.model for one in later.attributes_to_publish] == [entry(K).model]
+    assert {one.model for one in later.attributes} == {"lora-a", entry(K).model}
