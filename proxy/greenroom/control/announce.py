@@ -225,7 +225,6 @@ class Announcer:
         return {
             **_of(instance, record),
             "address": self._mirror.address(instance),
-            **({"dry_run": True} if record.dry_run else {}),
             "waits_for": waits,
             "command": next(commands, None),
         }
@@ -251,6 +250,7 @@ def _of(instance: InstanceId, record: Record) -> dict[str, Any]:
         "instance": instance,
         "models": ", ".join(record.distinct("model")),
         "endpoint": ".".join(",".join(name) for name in names if name),
+        **({"dry_run": True} if record.dry_run else {}),
     }
 
 

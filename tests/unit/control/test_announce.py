@@ -211,6 +211,14 @@ async def test_what_a_txn_did_is_one_line_by_its_effect() -> None:
     assert told["revision"] == 7
 
 
+async def test_what_rules_in_dry_run_would_have_done_is_told_as_that() -> None:
+    """Nobody is to be called at night because of it."""
+    announcer, log, _ = announcer_of(fed_follower())
+    before = held_record(ONE).model_copy(update={"dry_run": True})
+    announcer.carried_out(CarriedOut(ONE, before, released(before, now()), Effect.RELEASED, 7))
+    assert [event["dry_run"] for event in log.events] == [True]
+
+
 async def test_a_persons_decision_is_a_line_of_its_own_before_what_it_did() -> None:
     announcer, log, metrics = announcer_of(fed_follower([]))
     before = held_record(ONE)
