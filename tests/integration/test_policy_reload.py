@@ -184,3 +184,15 @@ def test_proxies_see_who_goes_by_another_policy_and_that_it_is_over(
         wait_for(lambda: said() == {one.policy().digest}, describe="both say the same")
     wait_for(lambda: "policy.agrees" in two.proxy.greenroom.log(), describe="it is told that it is over")
     wait_for(lambda: [peer.differs for peer in one.policy().peers] == [False], describe="the other sees it too")
+
+
+def test_a_policy_without_limits_lets_the_queue_in(launch: Callable[..., Reloading]) -> None:
+    """An operator finds the limit too tight: what waited for its turn has none to wait for any more."""
+    one = launch("smoke")
+    whole = one.path.read_text()
+    one.after(lambda: one.write(f"{whole}\nreleases: {{max_in_flight: 1, settle_seconds: 1h}}\n"))
+    first, second = one.proxy.held_worker(), one.proxy.held_worker()
+    assert one.proxy.control.pass_gates(first.instance, ("smoke",)) == "RELEASED"
+    assert one.proxy.control.pass_gates(second.instance, ("smoke",)) == "QUEUED"
+    one.after(lambda: one.write(whole))
+    wait_for(lambda: one.proxy.control.state(second.instance) == "RELEASED", 20, "the queue is let in")

@@ -64,6 +64,7 @@ class Reconciler:
         self._slots = asyncio.Semaphore(MAX_CONCURRENT)
         self.limits = limits
         """Those that it keeps to, as they are at the moment."""
+        self._kept_to = limits().releases
         self._drain = Drain(limits, self._carry_out, clock=clock)
 
     async def run(self) -> None:
@@ -72,6 +73,7 @@ class Reconciler:
             self._look_at(Changes(everything=True))
             async with asyncio.TaskGroup() as tasks:
                 while True:
+                    self._notice_other_limits()
                     for number, instance in enumerate(self._schedule.pop_due(self._clock()), 1):
                         self._start_if_due(instance, tasks, subscription)
                         if number % LOOKED_AT_AT_ONCE == 0:
@@ -103,6 +105,13 @@ class Reconciler:
         for instance in touched:
             self._retries.pop(instance, None)
             self._schedule.at(instance, now)
+
+    def _notice_other_limits(self) -> None:
+        """A policy that was read again may have no queue any more, or a lower floor: nothing else tells of that."""
+        releases = self.limits().releases
+        if releases != self._kept_to:
+            self._kept_to = releases
+            self._look_at(Changes(everything=True))
 
     def _start_if_due(self, instance: InstanceId, tasks: asyncio.TaskGroup, subscription: Subscription) -> None:
         """Starts work on an instance, or schedules it for when something will be due."""

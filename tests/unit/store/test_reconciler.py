@@ -120,6 +120,17 @@ async def test_under_a_limit_who_is_ready_is_left_to_the_drain(clock: MovableClo
     assert reconciler._sleep_seconds() == 0, "the drain is due at once"
 
 
+async def test_who_queued_is_taken_up_when_a_new_policy_has_no_queue(clock: MovableClock) -> None:
+    follower = fed_follower(passed(ONE), clock=clock)
+    reconciler = Watched(follower, clock, queueing(follower, clock))
+    assert await reconciler.look(Changes(everything=True)) == []
+    reconciler._notice_other_limits()
+    assert await reconciler.look(Changes()) == [], "nothing is different yet"
+    reconciler.limits = lambda: UNLIMITED
+    reconciler._notice_other_limits()
+    assert await reconciler.look(Changes()) == [ONE]
+
+
 async def test_a_dry_run_is_released_beside_the_queue(clock: MovableClock) -> None:
     record = with_verdict(held_record(ONE), "smoke", 1, Outcome.PASSED, reason="", reporter="ci", now=clock())
     follower = fed_follower(held(ONE, record.model_copy(update={"dry_run": True})), clock=clock)
