@@ -255,7 +255,7 @@ def conditions(
 
     `standing` None: releases are not limited. `in_service`: see `why_in_service`.
     """
-    waits = waits_its_turn(record, live_cards=live_cards, rollout_holds=rollout_holds)
+    waits = waits_its_turn(record, live_cards=live_cards, rollout_holds=rollout_holds, conflicts=conflicts)
     to_be_withdrawn = Condition(ConditionType.GATES_PASSED, False, TO_BE_WITHDRAWN, in_service)
     return (
         to_be_withdrawn if in_service else _gates_passed(record, live_cards, outside),

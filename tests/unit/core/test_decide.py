@@ -533,3 +533,10 @@ def test_who_serves_because_too_few_others_do_says_so() -> None:
     assert told(failed.model_copy(update={"dry_run": True}), 1, NOW) == ""
     (passed, *_) = conditions(failed, live_cards=0, rollout_holds=(), in_service=kept)
     assert passed == Condition(ConditionType.GATES_PASSED, False, TO_BE_WITHDRAWN, kept)
+
+
+def test_who_waits_for_another_configuration_to_go_is_not_said_to_be_in_the_queue() -> None:
+    record = on_conflict(all_passed(HELD), OnConflict.QUEUE)
+    for conflicts, reason in (((RELEASED_ONE,), "NotQueued"), ((), "InQueue")):
+        told = conditions(record, live_cards=1, rollout_holds=(), standing=Standing(8, 8), conflicts=conflicts)
+        assert told[2].reason == reason
