@@ -143,7 +143,7 @@ REDUNDANT: dict[tuple[str, str], str] = {
     ("new, open", CLIENTS): "as after a read",
     ("later, put of a new card", CLIENTS): "as for a card of an instance that waits",
     ("publish what came later", NO_NEWER_SHADOW): "as for a release",
-    ("publish what came later", BUDGET_UNCHANGED): "nobody writes a budget yet",
+    ("publish what came later", BUDGET_UNCHANGED): "it uses no place in the budget",
     ("remembered, held, put of a new card", CLIENTS): "as after a read",
     ("remembered, later, put of a new card", CLIENTS): "as after a read",
     ("remembered, later, put of a new card", SHADOW): "how large the other cards are, no guarantee asks",
