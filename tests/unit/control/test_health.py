@@ -9,7 +9,7 @@ from greenroom.control.health import Health, Place, place_of
 from greenroom.core.fleet import UNLIMITED, Limits, turn_of
 from greenroom.core.policy import OnConflict, ReleasesPolicy
 from greenroom.core.record import State
-from greenroom.core.transitions import Outcome, released, with_verdict
+from greenroom.core.transitions import Outcome, rejected, released, with_verdict
 from greenroom.pb.etcd import kv_pb2
 from greenroom.store.follower import Follower
 from tests.support.known_fleet import KnownFleet
@@ -73,6 +73,15 @@ async def test_one_that_waits_for_its_turn_or_for_another_configuration_says_so(
     answer = await ask(f"/{TWO}/health", fed_follower([record_kv(ONE, one), *held(TWO, queues)]))
     [reason] = answer.json()["reasons"]
     assert "a is 2 here and 1 there; it waits as long as one that is released differs" in reason
+
+
+async def test_one_in_dry_run_is_healthy_whatever_its_gates_say_until_a_person_keeps_it_out() -> None:
+    failed = with_verdict(held_record(TWO), "smoke", 1, Outcome.FAILED, reason="NaN", reporter="ci", now=now())
+    dry_run = failed.model_copy(update={"dry_run": True})
+    answer = await ask(f"/{TWO}/health", fed_follower(held(TWO, dry_run)))
+    assert (answer.status_code, answer.json()["reasons"]) == (200, [])
+    answer = await ask(f"/{TWO}/health", fed_follower(held(TWO, rejected(dry_run, "ann", "no", now()))))
+    assert (answer.status_code, len(answer.json()["reasons"])) == (503, 1)
 
 
 async def test_who_is_not_known_is_not_healthy() -> None:
