@@ -256,6 +256,10 @@ def test_a_rule_in_dry_run_keeps_nothing_back_and_changes_nothing_of_another() -
     assert alone.joined(alone) == alone
 
 
+def test_a_rule_in_dry_run_does_nothing_about_conflicts() -> None:
+    assert Rule.model_validate({**DRY, "on_conflict": "reject"}).requirements.on_conflict == "warn"
+
+
 def test_a_rule_in_dry_run_gates_no_instance_records() -> None:
     rule = Rule.model_validate({**DRY, "hold": "card+instance", "selector": {"component": "backend"}})
     assert not rule.matches(KeyKind.INSTANCE, Attributes("ns", "backend", "generate", None, ""))
