@@ -8,6 +8,7 @@ from greenroom.core.budget import Budget, encode
 from greenroom.core.fleet import UNLIMITED, Admitted, Limits, Standing, Turn, groups_of, turn_of
 from greenroom.core.keyspace import InstanceId
 from greenroom.core.policy import ReleasesPolicy
+from greenroom.core.record import State
 from greenroom.core.snapshot import Snapshot
 from greenroom.core.transitions import Outcome, with_verdict
 from tests.support.instances import INSTANCE, LORA, NOW, I, K, held_record, snapshot
@@ -77,6 +78,8 @@ def test_whoever_was_ready_before_comes_first() -> None:
     assert limits(turns=[after]).is_first(snapshot(READY), READY)
     same_moment = Turn(NOW, InstanceId("0"))
     assert not limits(turns=[same_moment]).is_first(snapshot(READY), READY), "of one moment, by id"
+    serving = READY.model_copy(update={"state": State.RELEASED})
+    assert limits(turns=[before]).is_first(snapshot(serving), serving), "what comes later to it takes no turn"
 
 
 def test_in_flight_is_only_what_has_not_settled() -> None:
