@@ -91,7 +91,8 @@ class ControlService:
         if (reason := self._follower.why_not_ready) is not None:
             raise NotReady(f"instances are not known at the moment: {reason}; try again")
         wanted = instance_filter(request)
-        holds, standing = self._mirror.rollout_holds, self._limits().standings(self._clock())
+        holds, limits, now = self._mirror.rollout_holds, self._limits(), self._clock()
+        standing = limits.standings(now)
         page, token = page_after(
             lambda after: self._mirror.in_order(after, matching=wanted.matches),
             first_seen,
