@@ -1,8 +1,9 @@
-"""Two proxies, their workers and reporters, and operators, all racing on one etcd: `python -m tests.faults.races`.
+"""Proxies, their workers and reporters, and operators, all racing on one etcd: `python -m tests.faults.races`.
 
 The rule: nobody waits for anybody, a round is one instance's life, and every life is judged from etcd's own log and
-from what was acknowledged. Environment: ROUNDS (10000), SEED (chosen and printed), LIMITED (1: within a budget). Exit
-code 1 with the story of the first lives that broke a guarantee.
+from what was acknowledged. The proxies' policies differ, and so do their clocks. Environment: ROUNDS (10000), SEED
+(chosen and printed), PROXIES (2,3: how many, one race after the other), LIMITED (1: within a budget). Exit code 1 with
+the story of the first lives that broke a guarantee.
 """
 
 import asyncio
@@ -12,9 +13,9 @@ import random
 import sys
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from multiprocessing.connection import Connection
 from typing import Any
@@ -29,10 +30,20 @@ from tests.faults.racing import operators, proxy_side
 from tests.faults.racing.judge import Life, forgotten, told, verdict_on
 from tests.faults.racing.log import Change, RaceLog, flights, records
 from tests.faults.racing.process import LEASE_ENDED, Told, messages
-from tests.faults.racing.words import SLOW_TTL_SECONDS, TTL_SECONDS, Done, Ended, Fault, Kind, Round
+from tests.faults.racing.words import SLOW_TTL_SECONDS, TTL_SECONDS, Asks, Done, Ended, Fault, Kind, Round
 from tests.guarantees import Flight, never_more_in_flight
 from tests.support.etcd import Etcd
-from tests.support.story import LeaseEnded, OfInstance, Wrote, checked_part
+from tests.support.story import (
+    Dropped,
+    LeaseEnded,
+    OfInstance,
+    Overrode,
+    Rejected,
+    Retried,
+    Withdrew,
+    Wrote,
+    checked_part,
+)
 
 AT_ONCE = 12
 """Instances at a time: enough to keep two cores busy, few enough that each of them is fought over."""
@@ -43,11 +54,14 @@ STORIES_TOLD = 3
 PROGRESS_EVERY = 500
 LIMITS = ReleasesPolicy(max_in_flight=2, settle_seconds=0.1)
 """So tight that most releases of a race have to wait for their turn."""
-PROCESSES: dict[str, Callable[[Connection, Told], None]] = {
-    "proxy-1": proxy_side.main,
-    "proxy-2": proxy_side.main,
-    "operators": operators.main,
-}
+PROXIES = (
+    Told("proxy-1", asks=Asks.LATENCY),
+    Told("proxy-2", asks=Asks.ACCURACY, clock_ahead=timedelta(seconds=30)),
+    Told("proxy-3", asks=Asks.LATENCY, clock_ahead=timedelta(seconds=-30)),
+)
+"""Each has a policy and a clock of its own. Within a budget all have one clock, for a release settles by a clock."""
+OPERATORS = Told("operators")
+DECISIONS = Withdrew, Retried, Overrode, Rejected, Dropped
 ETCD_ARGUMENTS = ("--auto-compaction-mode=revision", "--auto-compaction-retention=20000", "--snapshot-count=20000")
 """Long races must not fill the memory that etcd's folder lies in."""
 
@@ -57,6 +71,7 @@ class Figures:
     """What a race amounted to. `violations`: each broken life's story."""
 
     seed: int
+    proxies: int
     rounds: int = 0
     txns: int = 0
     lost_fences: int = 0
@@ -66,51 +81,63 @@ class Figures:
     adoptions: int = 0
     later_publications: int = 0
     rollout_holds: int = 0
+    decisions: Counter[str] = field(default_factory=Counter)
+    """How often people decided what."""
     violations: list[str] = field(default_factory=list)
-    keys_left: int = 0
+    keys_left: list[bytes] = field(default_factory=list)
     refusals: Counter[str] = field(default_factory=Counter)
     seconds: float = 0.0
     flights: list[Flight] = field(default_factory=list)
 
     def __str__(self) -> str:
         counted = (
-            f"{self.rounds} rounds, {self.txns} Txns, {self.lost_fences} lost fences, {self.releases} releases, "
-            f"{self.withdrawals} withdrawals, {self.rejections} rejections, {self.adoptions} live instances taken on, "
+            f"{self.proxies} proxies, {self.rounds} rounds, {self.txns} Txns, {self.lost_fences} lost fences, "
+            f"{self.releases} releases, {self.withdrawals} withdrawals, {self.rejections} rejections, "
+            f"{self.adoptions} live instances taken on, "
             f"{self.later_publications} publications of later cards, "
-            f"{self.rollout_holds} rollout holds: {len(self.violations)} violations, {self.keys_left} keys left"
+            f"{self.rollout_holds} rollout holds: {len(self.violations)} violations, "
+            f"{len(self.keys_left)} keys left{''.join(f' {key!r}' for key in self.keys_left)}"
         )
-        refusals = ", ".join(f"{count} x {words}" for words, count in self.refusals.most_common())
-        return f"{counted}\nrefused: {refusals or 'nothing'}\nseed {self.seed}, {self.seconds:.0f} s"
+        decisions, refusals = (
+            ", ".join(f"{count} x {words}" for words, count in each.most_common()) or "nothing"
+            for each in (self.decisions, self.refusals)
+        )
+        return f"{counted}\ndecided: {decisions}\nrefused: {refusals}\nseed {self.seed}, {self.seconds:.0f} s"
 
     @property
     def sound(self) -> bool:
         return not self.violations and not self.keys_left
 
 
-async def race(rounds: int, seed: int, port: int, releases: ReleasesPolicy | None = None) -> Figures:
+async def race(rounds: int, seed: int, port: int, proxies: int, releases: ReleasesPolicy | None = None) -> Figures:
     """Runs a race on an empty etcd and judges every life in it, and the limits over all of them."""
     started = time.monotonic()
     upstream = Upstream([("127.0.0.1", port)])
     try:
-        async with _Race(Figures(seed), upstream, port, releases).running() as running:
+        async with _Race(Figures(seed, proxies), upstream, _told(port, proxies, releases)).running() as running:
             await running.rounds(rounds)
         if releases is not None and releases.max_in_flight is not None:
             settle = timedelta(seconds=releases.settle_seconds)
             running.figures.violations += never_more_in_flight(running.figures.flights, releases.max_in_flight, settle)
             await upstream.delete_range(rpc_pb2.DeleteRangeRequest(key=BUDGET))
         everything = rpc_pb2.RangeRequest(key=b"\0", range_end=b"\0", keys_only=True)
-        running.figures.keys_left = (await upstream.range(everything)).count
+        running.figures.keys_left = [kv.key for kv in (await upstream.range(everything)).kvs]
     finally:
         await upstream.close()
     running.figures.seconds = time.monotonic() - started
     return running.figures
 
 
+def _told(port: int, proxies: int, releases: ReleasesPolicy | None) -> list[Told]:
+    racing = [replace(told, port=port, releases=releases) for told in (*PROXIES[:proxies], OPERATORS)]
+    return racing if releases is None else [replace(told, clock_ahead=timedelta()) for told in racing]
+
+
 class _Race:
     """The parent of the racing processes, and the judge."""
 
-    def __init__(self, figures: Figures, upstream: Upstream, port: int, releases: ReleasesPolicy | None) -> None:
-        self.figures, self.upstream, self.port, self.releases = figures, upstream, port, releases
+    def __init__(self, figures: Figures, upstream: Upstream, racing: list[Told]) -> None:
+        self.figures, self.upstream, self.racing = figures, upstream, racing
         self.log = RaceLog()
         self.lives: dict[str, Life] = {}
         self.over: list[Life] = []
@@ -126,14 +153,14 @@ class _Race:
         async with asyncio.TaskGroup() as tasks:
             listening = [tasks.create_task(self.log.follow(self.upstream))]
             children = []
-            for name, main in PROCESSES.items():
+            for told in self.racing:
                 ours, theirs = context.Pipe()
-                told = Told(name, self.port, self.releases)
-                children.append(context.Process(target=main, args=(theirs, told), name=name, daemon=True))
+                main = operators.main if told.name == OPERATORS.name else proxy_side.main
+                children.append(context.Process(target=main, args=(theirs, told), name=told.name, daemon=True))
                 children[-1].start()
                 theirs.close()
                 self._pipes.append(ours)
-                listening.append(tasks.create_task(self._listen(name, ours)))
+                listening.append(tasks.create_task(self._listen(told.name, ours)))
             try:
                 yield self
                 await self._end()
@@ -175,9 +202,7 @@ class _Race:
         key = life.round.card_key
         value = life.round.value(key, "live", [])
         answer = await self.upstream.put(rpc_pb2.PutRequest(key=key, value=value, lease=life.round.lease))
-        life.said.append(
-            Wrote(answer.header.revision, life.instance, key, value, life.round.gates_of(key), kept_back=False)
-        )
+        life.said.append(Wrote(answer.header.revision, life.instance, key, value, kept_back=False))
 
     async def _settle(self, life: Life) -> None:
         """When everybody is done, who is ready must be released, whoever died or lost a race on the way."""
@@ -239,6 +264,7 @@ class _Race:
         faults = verdict_on(life, self.log)
         self.figures.rounds += 1
         self._count_states(life)
+        self.figures.decisions.update(type(op).__name__.lower() for op in life.said if isinstance(op, DECISIONS))
         self.figures.flights += flights(life.instance, self.log.changes[life.instance])
         if faults:
             self.figures.violations.append("\n".join([*faults, *_story(life, self.log)]))
@@ -278,21 +304,28 @@ def _short(change: Change) -> str:
     return f"{change.where} {change.key.decode(errors='replace')} = {change.value!r} on {change.lease:x}"
 
 
-def run(rounds: int, seed: int, releases: ReleasesPolicy | None = None) -> Figures:
+def run(rounds: int, seed: int, proxies: int, releases: ReleasesPolicy | None = None) -> Figures:
     """A race on an etcd of its own."""
     with Etcd.launch(arguments=ETCD_ARGUMENTS) as etcd:
-        return asyncio.run(race(rounds, seed, etcd.port, releases))
+        return asyncio.run(race(rounds, seed, etcd.port, proxies, releases))
 
 
 def main() -> int:
     rounds = int(os.environ.get("ROUNDS") or 10_000)
     seed = int(os.environ.get("SEED") or random.randrange(1_000_000))
-    print(f"{rounds} rounds with seed {seed}", flush=True)
-    figures = run(rounds, seed, LIMITS if os.environ.get("LIMITED") else None)
+    releases = LIMITS if os.environ.get("LIMITED") else None
+    counts = (os.environ.get("PROXIES") or "2,3").split(",")
+    return 0 if all(_raced(rounds, seed, int(proxies), releases) for proxies in counts) else 1
+
+
+def _raced(rounds: int, seed: int, proxies: int, releases: ReleasesPolicy | None) -> bool:
+    """Whether all was well; else it has been told."""
+    print(f"{proxies} proxies, {rounds} rounds with seed {seed}", flush=True)
+    figures = run(rounds, seed, proxies, releases)
     for story in figures.violations[:STORIES_TOLD]:
         print(f"VIOLATION\n{story}\n")
-    print(figures)
-    return 0 if figures.sound else 1
+    print(figures, flush=True)
+    return figures.sound
 
 
 if __name__ == "__main__":

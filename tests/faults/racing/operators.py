@@ -1,4 +1,4 @@
-"""The third racing process: operators who stop and lift rollouts, withdraw, reject, retry and override; leases' ends.
+"""The last racing process: operators who stop and lift rollouts, and decide all that people can; leases' ends.
 
 The rule: what people decide is done by the product's own plans, carried out as the control API does it.
 """
@@ -16,14 +16,14 @@ from greenroom.core.record import Record
 from greenroom.core.rollout_holds import RolloutHold, encode
 from greenroom.core.selectors import Selector
 from greenroom.core.transitions import overridden, rejected, retried
-from greenroom.core.verdicts import Effect, Planner, edit, reconcile, withdrawal
+from greenroom.core.verdicts import Effect, Planner, drop, edit, reconcile, withdrawal
 from greenroom.errors import WrongState
 from greenroom.pb.etcd import rpc_pb2
 from greenroom.store.fenced import CarriedOut, carry_out
 from tests.faults.racing.process import CALL_SECONDS, Racer, Told, run
 from tests.faults.racing.words import Kind, Round, Touched
 from tests.support.model_actors import lapsed_between
-from tests.support.story import Decided, Lapsed, LeaseEnded, Overrode, Rejected, Retried, Withdrew
+from tests.support.story import Decided, Dropped, Lapsed, LeaseEnded, Overrode, Rejected, Retried, Withdrew
 
 REVOKED = 0.25
 """The part of the instances whose lease ends in the middle of everything."""
@@ -97,7 +97,7 @@ class Operator:
 
     async def live(self) -> None:
         actions: list[Callable[[], Coroutine[Any, Any, None]]] = [
-            *(self._withdraw, self._withdraw, self._withdraw, self._retry, self._override, self._reject)
+            *(self._withdraw, self._withdraw, self._withdraw, self._retry, self._override, self._reject, self._drop)
         ]
         for _ in range(self.rng.randint(1, 5)):
             await self._pause()
@@ -117,14 +117,7 @@ class Operator:
         planner = withdrawal(self.racer.name, "raced", by_person=by_person, limits=self.racer.limits())
         if done := await self._carry_out(planner):
             self.racer.say(Withdrew(done.revision, self.instance, by_person))
-            if done.stop is not None:
-                await self._go_on(done.stop)
-
-    async def _go_on(self, stop: RolloutHold) -> None:
-        """Lifts what a withdrawal in flight stopped."""
-        await self._pause()
-        request = rpc_pb2.DeleteRangeRequest(key=rollout_hold_key(stop.hold_id))
-        await self.racer.upstream.delete_range(request, timeout_seconds=CALL_SECONDS)
+            await self.racer.go_on(done.stop, PATIENCE * self.round.jitter_seconds)
 
     async def _pause(self) -> None:
         await asyncio.sleep(self.rng.uniform(0, PATIENCE * self.round.jitter_seconds))
@@ -142,6 +135,10 @@ class Operator:
 
         if done := await self._carry_out(edit(change)):
             self.racer.say(Rejected(done.revision, self.instance))
+
+    async def _drop(self) -> None:
+        if done := await self._carry_out(drop(self.racer.name, "raced")):
+            self.racer.say(Dropped(done.revision, self.instance))
 
     async def _override(self) -> None:
         def change(record: Record, now: datetime) -> Record:

@@ -4,23 +4,26 @@ The rule: whatever an actor does is said before its round is said to be done, an
 """
 
 import asyncio
+import random
 import traceback
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from multiprocessing.connection import Connection
 from typing import Any
 
 import grpc
 
 from greenroom.core.fleet import NOBODY, Fleet, Limits
+from greenroom.core.keyspace import rollout_hold_key
 from greenroom.core.policy import ReleasesPolicy
+from greenroom.core.rollout_holds import RolloutHold
 from greenroom.errors import GreenroomError
 from greenroom.pb.etcd import rpc_pb2
 from greenroom.store.upstream import Upstream
-from tests.faults.racing.words import Done, Ended, Fault, Round
+from tests.faults.racing.words import Asks, Done, Ended, Fault, Round
 from tests.support.story import Operation
 
 LEASE_ENDED = "etcdserver: requested lease not found"
@@ -45,10 +48,9 @@ class CountingUpstream(Upstream):
 class Racer:
     """What the actors of one process share."""
 
-    def __init__(
-        self, name: str, upstream: CountingUpstream, pipe: Connection, releases: ReleasesPolicy | None
-    ) -> None:
-        self.name, self.upstream, self._pipe, self._releases = name, upstream, pipe, releases
+    def __init__(self, told: "Told", upstream: CountingUpstream, pipe: Connection) -> None:
+        self.name, self.asks, self.upstream = told.name, told.asks, upstream
+        self._told, self._pipe = told, pipe
         self.fleet: Fleet = NOBODY
         """What this process knows of others, if it has a mirror."""
         self.lost_fences = 0
@@ -65,10 +67,19 @@ class Racer:
 
     def limits(self) -> Limits:
         """Those of the race."""
-        return Limits(self._releases, self.fleet)
+        return Limits(self._told.releases, self.fleet)
 
     def clock(self) -> datetime:
-        return datetime.now(UTC)
+        """This process's own."""
+        return datetime.now(UTC) + self._told.clock_ahead
+
+    async def go_on(self, stop: RolloutHold | None, within_seconds: float) -> None:
+        """Lifts what a withdrawal in flight stopped: somebody has looked."""
+        if stop is None:
+            return
+        await asyncio.sleep(random.uniform(0, within_seconds))
+        request = rpc_pb2.DeleteRangeRequest(key=rollout_hold_key(stop.hold_id))
+        await self.upstream.delete_range(request, timeout_seconds=CALL_SECONDS)
 
     async def tolerate(self, doing: Coroutine[Any, Any, None]) -> None:
         """Does it; being told no by a rule, or that the lease has ended, is part of the race."""
@@ -90,11 +101,13 @@ Background = Callable[[Racer], AbstractAsyncContextManager[None]]
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """What a process is started with. `releases`: the limits of the race."""
+    """What a process is started with. `releases`: the limits of the race; `clock_ahead`: of everybody else's."""
 
     name: str
-    port: int
+    port: int = 0
     releases: ReleasesPolicy | None = None
+    asks: Asks = Asks.LATENCY
+    clock_ahead: timedelta = timedelta()
 
 
 def run(pipe: Connection, told: Told, actors: Actors, background: Background) -> None:
@@ -104,7 +117,7 @@ def run(pipe: Connection, told: Told, actors: Actors, background: Background) ->
 
 async def _run(pipe: Connection, told: Told, actors: Actors, background: Background) -> None:
     upstream = CountingUpstream([("127.0.0.1", told.port)])
-    racer = Racer(told.name, upstream, pipe, told.releases)
+    racer = Racer(told, upstream, pipe)
     try:
         async with background(racer), asyncio.TaskGroup() as rounds:
             async for message in messages(pipe):

@@ -23,15 +23,18 @@ from greenroom.store.follower import Follower
 from greenroom.store.mirror import Mirror
 from greenroom.store.reconciler import Reconciler
 from tests.faults.racing.process import Racer, Told, run
-from tests.faults.racing.words import POLICY, Round, Touched
+from tests.faults.racing.words import POLICIES, POLICY, Round, Touched
 from tests.faults.racing.worker import RacingWorker
 from tests.support.story import Decided, Withdrew
 
 REPORTS_AT_LEAST, REPORTS_AT_MOST = 4, 9
 LATE, AGAIN = 0.1, 0.5
 """How often a gate that is decided is reported on again; a continuous one that has passed wants it."""
+LOOKED = 4
+"""Jitters at most until somebody has looked at what a withdrawal stopped."""
 OUTCOMES = {Outcome.PASSED: 90, Outcome.FAILED: 5, Outcome.INCONCLUSIVE: 3, Outcome.ERROR: 2}
 GATED_KEYS = POLICY.gated_keys()
+"""The same by each of POLICIES, as it must be of proxies of one etcd."""
 
 
 def main(pipe: Connection, told: Told) -> None:
@@ -42,7 +45,7 @@ def _actors(racer: Racer, told: Round) -> list[Coroutine[Any, Any, None]]:
     handler = CallHandler(
         racer.upstream,
         GATED_KEYS,
-        lambda: POLICY,
+        lambda: POLICIES[racer.asks],
         clock=racer.clock,
         ungated=lambda *_: None,
         opened=lambda _: None,
@@ -143,3 +146,4 @@ class Reporter:
             self.racer.say(Decided(done.revision, self.instance, gate, passed, looked_at, again))
         if done.effect is Effect.WITHDRAWN:
             self.racer.say(Withdrew(done.revision, self.instance, by_person=False))
+            await self.racer.go_on(done.stop, LOOKED * self.round.jitter_seconds)

@@ -40,18 +40,48 @@ POLICY = Policy.model_validate(
 )
 
 
+class Asks(StrEnum):
+    """Which policy a proxy has, by the gate that no other one knows."""
+
+    LATENCY = "latency"
+    ACCURACY = "accuracy"
+
+
+OTHER_POLICY = Policy.model_validate(
+    {
+        "rules": [
+            {
+                "selector": {"component": "smoked"},
+                "gates": {"smoke": {"timeout_seconds": 900}, "accuracy": {"timeout_seconds": 900}},
+            },
+            {
+                "selector": {"component": "whole"},
+                "hold": "card+instance",
+                "gates": {"smoke": {"timeout_seconds": 900}, "accuracy": {"timeout_seconds": 900}},
+            },
+            {"selector": {"component": "free"}, "gates": {"smoke": {"timeout_seconds": 900}}},
+        ]
+    }
+)
+POLICIES = {Asks.LATENCY: POLICY, Asks.ACCURACY: OTHER_POLICY}
+
+
 class Kind(StrEnum):
     """What a round's worker is like."""
 
     SMOKED = "smoked"  # its cards are held
     WHOLE = "whole"  # so is its instance record
-    FREE = "free"  # no rule matches
+    FREE = "free"  # no rule of POLICY matches
     LIVE = "live"  # it served before a proxy saw it
     EXPIRING = "expiring"  # nobody keeps its lease alive
 
 
 _WEIGHTS = {Kind.SMOKED: 50, Kind.WHOLE: 26, Kind.FREE: 8, Kind.LIVE: 14, Kind.EXPIRING: 2}
-_GATES = {"smoked": frozenset({"smoke", "latency"}), "whole": frozenset({"smoke"}), "free": frozenset[str]()}
+_SMOKE, _NOTHING = frozenset({"smoke"}), frozenset[str]()
+_GATES = {
+    Asks.LATENCY: {"smoked": _SMOKE | {"latency"}, "whole": _SMOKE, "free": _NOTHING},
+    Asks.ACCURACY: {"smoked": _SMOKE | {"accuracy"}, "whole": _SMOKE | {"accuracy"}, "free": _SMOKE},
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,9 +134,10 @@ class Round:
         """Chance for one of the round's actors."""
         return random.Random(f"{self.seed} {self.number} {who}")
 
-    def gates_of(self, key: bytes) -> frozenset[str]:
-        """What the rules of POLICY ask of a key."""
-        return _GATES[self.component] | ({"extra"} if key.endswith(b"/extra") else set())
+    def gates_of(self, key: bytes, asks: Asks = Asks.LATENCY) -> frozenset[str]:
+        """What the rules of a proxy's policy ask of a key."""
+        is_extra = asks is Asks.LATENCY and key.endswith(b"/extra")
+        return _GATES[asks][self.component] | ({"extra"} if is_extra else _NOTHING)
 
     def is_card(self, key: bytes) -> bool:
         return key.startswith(self.card_key)

@@ -138,7 +138,7 @@ class RacingWorker:
         self.racer.say(Saw(revision, self.round.instance, key, found.value if found else None))
 
     def _wrote(self, revision: int, key: bytes, value: bytes) -> None:
-        gates = self.round.gates_of(key)
+        gates = self.round.gates_of(key, self.racer.asks)
         self.racer.say(
             Wrote(
                 revision,
