@@ -51,16 +51,22 @@ class Control:
 
     def verdict(self, instance: str, gate: str, outcome: str, attempt: int | None = None) -> str:
         """Reports `passed`, `failed`, `inconclusive` or `error`, on the current attempt unless told; the decision."""
+        named = self.attempt(instance, gate) if attempt is None else attempt
+        return decision(self.verdict_under_way(instance, gate, outcome, named, CALL_SECONDS))
+
+    def verdict_under_way(
+        self, instance: str, gate: str, outcome: str, attempt: int, timeout_seconds: float
+    ) -> "grpc.Future[control_pb2.ReportVerdictResponse]":
+        """The same without waiting for the answer."""
         request = control_pb2.ReportVerdictRequest(
             name=f"instances/{instance}",
             gate=gate,
-            attempt=self.attempt(instance, gate) if attempt is None else attempt,
+            attempt=attempt,
             outcome=control_pb2.Outcome.Value(f"OUTCOME_{outcome.upper()}"),
             reason=f"the test says {outcome}",
             reporter=self.reporter,
         )
-        answer = self.stub.ReportVerdict(request, timeout=CALL_SECONDS)
-        return control_pb2.Decision.Name(answer.decision).removeprefix("DECISION_")
+        return self.stub.ReportVerdict.future(request, timeout=timeout_seconds)
 
     def pass_gates(self, instance: str, gates: tuple[str, ...] = GATES) -> str:
         """Every gate passes; what the last verdict led to."""
@@ -80,6 +86,11 @@ class Control:
     def lift_rollout(self, hold_id: str) -> None:
         request = control_pb2.LiftRolloutHoldRequest(name=f"rolloutHolds/{hold_id}")
         self.stub.LiftRolloutHold(request, timeout=CALL_SECONDS)
+
+
+def decision(call: "grpc.Future[control_pb2.ReportVerdictResponse]") -> str:
+    """What a verdict led to, once it is answered; grpc.RpcError where it is refused."""
+    return control_pb2.Decision.Name(call.result().decision).removeprefix("DECISION_")
 
 
 def error_reason(error: grpc.RpcError) -> str:
