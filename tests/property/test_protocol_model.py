@@ -52,7 +52,7 @@ NEEDED: dict[tuple[str, str], str] = {
     ("held, change", SHADOW_EXISTS): "a card is deleted while it changes",
     ("held, change", CLIENTS): "two edits of a held card at once",
     ("held, delete", RECORD): "a card is deleted while it passes",
-    ("no record, delete", RECORD): "a card of an unknown worker is deleted while it registers",
+    ("no record, delete", NOT_PUBLIC): "a card that another replica has no rule for is deleted while it registers",
     ("not released, put of a public card", PUBLIC_EXISTS): "an instance record that was public before",
     ("not released, put of a public card", CLIENTS): "two edits of a card that no rule matches",
     ("no rule, put", RECORD): "two replicas with different policies",
@@ -110,6 +110,7 @@ NEEDED: dict[tuple[str, str], str] = {
 
 TOGETHER: dict[tuple[str, str, str], str] = {
     ("release", RECORD, NO_NEWER_SHADOW): "a card registers while it passes",
+    ("no record, delete", RECORD, NOT_PUBLIC): "a card of an unknown worker is deleted while it registers",
     ("released, put of a public card", RECORD, PUBLIC_EXISTS): "written while withdrawn",
     ("publish what came later", RECORD, NO_NEWER_SHADOW): "another model registers while withdrawn",
     ("remembered, held, delete", RECORD, SHADOW): "deleted from memory while it is written",
@@ -123,6 +124,7 @@ REDUNDANT: dict[tuple[str, str], str] = {
     ("open", CLIENTS): "whoever else creates the key opens the record",
     ("held, put of a new card", NO_SHADOW): "where nothing is kept back, there is no shadow",
     ("held, put of a new card", CLIENTS): "whoever else creates the key writes the record",
+    ("no record, delete", RECORD): "a card that is held by now is deleted there, and one that is public is compared",
     ("no rule, put", NO_SHADOW): "there is no shadow without a record",
     ("no rule, put", NOT_PUBLIC): "without a record and a rule a put of a public key writes the same",
     ("no rule, put", CLIENTS): "the plan compares the same",

@@ -300,6 +300,9 @@ SCENARIOS: dict[str, Scenario] = {
             "reporter": (SMOKE,),
         },
     ),
+    "a card that another replica has no rule for is deleted while it registers": scenario(
+        actors={"one": (delete(ONE, CARD),), "blind": (create(BLIND, CARD, card()),), "reporter": (SMOKE,)},
+    ),
     "an instance record that was public before": scenario(
         put_directly(WHOLE, INSTANCE, b"{}"),
         create(WHOLE, CARD, card()),

@@ -219,9 +219,18 @@ class _Call:
         for key, gated in self.uses.keys.items():
             if self.snapshot.remembered and key in self.snapshot.shadows:
                 continue
-            if key in self.uses.deletes and (self.snapshot.is_released or self.places[key] is Place.SHADOW):
-                continue  # Deleting what is gone does nothing, and only a write of the record makes it another place.
+            if key in self.uses.deletes and self._stays(key):
+                continue
             yield from place_compares(gated, self.places[key], self.snapshot)
+
+    def _stays(self, key: Key) -> bool:
+        """Whether only a write of the record can make it another place; and deleting what is gone does nothing.
+
+        Without a record a proxy whose rules do not match may write the key publicly.
+        """
+        if self.snapshot.record is None:
+            return False
+        return self.snapshot.is_released or self.places[key] is Place.SHADOW
 
     def _all_shadows(self) -> Iterator[txns.Compare]:
         """Each as it was: how large they are decides too."""

@@ -89,3 +89,14 @@ def test_what_one_proxy_made_public_stays_public_at_a_stricter_one(launch: Calla
     assert strict.public.get(worker.card_key).value == worker.card(taints=["gold"])
     assert strict.control.state(worker.instance) == "RELEASED"
     assert strict.shown(worker) == [worker.card_key]
+
+
+def test_a_delete_takes_what_another_proxy_made_public_since(launch: Callable[..., Proxy]) -> None:
+    """This proxy last saw nothing there, and would hold the card; the other one has no rule for it."""
+    other, strict = launch("smoke", component="elsewhere"), launch("smoke")
+    worker = Worker(strict.client)
+    assert worker.unregister() == 0
+    through(other, worker).register()
+    assert strict.shown(worker) == [worker.card_key]
+    assert through(strict, worker).unregister() == 1
+    assert strict.shown(worker) == []
