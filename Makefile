@@ -31,7 +31,7 @@ format: environment ## put the code into its format
 protos: environment ## generate proxy/greenroom/pb from protos/
 	@$(PYTHON) scripts/generate_protos.py
 
-races: etcd ## two proxies, releases and writes racing (ROUNDS=10000)
+races: etcd ## two and then three proxies, releases and writes racing (ROUNDS=10000)
 	@$(WITH_ETCD) ROUNDS=$(ROUNDS) $(PYTHON) -m tests.faults.races
 
 bench: etcd ## side by side with direct etcd, grpc-proxy and haproxy (ARGS="--quick", "--copy")
