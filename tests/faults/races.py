@@ -49,7 +49,8 @@ AT_ONCE = 12
 """Instances at a time: enough to keep two cores busy, few enough that each of them is fought over."""
 JUDGED_LATER = 64
 """Rounds between the end of a life and its judgement: by then every process has said what it did."""
-FORGOTTEN_SECONDS = 20.0
+FORGOTTEN_SECONDS = 60.0
+"""A reconciler whose tries came to nothing waits for up to 30 s until the next one; who is forgotten is so for ever."""
 STORIES_TOLD = 3
 PROGRESS_EVERY = 500
 LIMITS = ReleasesPolicy(max_in_flight=2, settle_seconds=0.1)
@@ -212,7 +213,9 @@ class _Race:
                 while forgotten(life, self.log):
                     await self.log.wait_more()
         except TimeoutError:
+            stops = ", ".join(hold.hold_id for hold in self.log.holds if hold.lifted is None)
             for text in forgotten(life, self.log):
+                text += f" (rollout holds in force by now: {stops or 'none'})"
                 life.said.append(Fault(self.log.revision, life.instance, text))
         except KeyError:
             # The judgement will say what makes no sense.

@@ -4,12 +4,16 @@ The rule: the seed is fixed, and still no two runs are the same: who is faster i
 by `make races ROUNDS=10000`.
 """
 
+import pytest
+
 from tests.faults.races import DECISIONS, LIMITS, STORIES_TOLD, run
 
 ROUNDS = 120
 ROUNDS_OF_THREE = 80
 LIMITED_ROUNDS = 60
 SEED = 11
+
+pytestmark = pytest.mark.timeout(400)
 
 
 def test_two_proxies_and_operators_race_and_nothing_is_lost_or_shown_early() -> None:

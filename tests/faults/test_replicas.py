@@ -186,6 +186,7 @@ class Asked:
             assert refused.value.code() in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED)
 
 
+@pytest.mark.timeout(240)
 def test_who_was_stopped_or_cut_off_for_twenty_seconds_takes_up_what_another_one_did(replicas: Replicas) -> None:
     """A machine stalls, a switch dies, and in the midst of it people decide at the third proxy.
 
