@@ -109,6 +109,8 @@ class Fleet:
             outcome = "failed" if worker is self.retried else "passed"
             via.control.verdict(worker.instance, "smoke", outcome)
         assert via.control.verdict(self.withdrawn.instance, last, "passed") == "RELEASED"
+        # So its proxy remembers it as one whose card is public.
+        assert via.client.put(self.withdrawn.card_key, self.withdrawn.card(taints=["silver"]), self.withdrawn.lease)
 
     def decided_by(self, other: Proxy) -> None:
         """What another proxy does with them meanwhile."""
@@ -133,7 +135,7 @@ class Fleet:
             self.waits: nothing,
             self.released: once,
             self.edited: [*once, "PUT"],
-            self.withdrawn: [*once, "DELETE"],
+            self.withdrawn: [*once, "PUT", "DELETE"],
             self.undecided: once,
             self.frozen: nothing,
             self.retried: nothing,
