@@ -59,10 +59,10 @@ OTHER_POLICY = Policy.model_validate(
                 "hold": "card+instance",
                 "gates": {"smoke": {"timeout_seconds": 900}, "accuracy": {"timeout_seconds": 900}},
             },
-            {"selector": {"component": "free"}, "gates": {"smoke": {"timeout_seconds": 900}}},
         ]
     }
 )
+"""It names the same components: README.md has the limit of a worker that has a rule at one proxy only."""
 POLICIES = {Asks.LATENCY: POLICY, Asks.ACCURACY: OTHER_POLICY}
 
 
@@ -71,7 +71,7 @@ class Kind(StrEnum):
 
     SMOKED = "smoked"  # its cards are held
     WHOLE = "whole"  # so is its instance record
-    FREE = "free"  # no rule of POLICY matches
+    FREE = "free"  # no rule matches
     LIVE = "live"  # it served before a proxy saw it
     EXPIRING = "expiring"  # nobody keeps its lease alive
 
@@ -80,7 +80,7 @@ _WEIGHTS = {Kind.SMOKED: 50, Kind.WHOLE: 26, Kind.FREE: 8, Kind.LIVE: 14, Kind.E
 _SMOKE, _NOTHING = frozenset({"smoke"}), frozenset[str]()
 _GATES = {
     Asks.LATENCY: {"smoked": _SMOKE | {"latency"}, "whole": _SMOKE, "free": _NOTHING},
-    Asks.ACCURACY: {"smoked": _SMOKE | {"accuracy"}, "whole": _SMOKE | {"accuracy"}, "free": _SMOKE},
+    Asks.ACCURACY: {"smoked": _SMOKE | {"accuracy"}, "whole": _SMOKE | {"accuracy"}, "free": _NOTHING},
 }
 
 
