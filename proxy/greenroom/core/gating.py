@@ -220,17 +220,13 @@ class _Call:
             if self.snapshot.remembered and key in self.snapshot.shadows:
                 continue
             if key in self.uses.deletes and self._stays(key):
-                continue
+                continue  # Deleting what is gone does nothing.
             yield from place_compares(gated, self.places[key], self.snapshot)
 
     def _stays(self, key: Key) -> bool:
-        """Whether only a write of the record can make it another place; and deleting what is gone does nothing.
-
-        Without a record a proxy whose rules do not match may write the key publicly.
-        """
-        if self.snapshot.record is None:
-            return False
-        return self.snapshot.is_released or self.places[key] is Place.SHADOW
+        """Whether only a write of the record moves it: without one, a proxy without a rule may make it public."""
+        is_known = self.snapshot.record is not None
+        return is_known and (self.snapshot.is_released or self.places[key] is Place.SHADOW)
 
     def _all_shadows(self) -> Iterator[txns.Compare]:
         """Each as it was: how large they are decides too."""
