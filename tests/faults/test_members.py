@@ -47,6 +47,7 @@ def module_cluster() -> Iterator[Cluster]:
 def cluster(module_cluster: Cluster) -> Iterator[Cluster]:
     """The second member leads. Whatever a test does to it is made good again."""
     module_cluster.move_leader(1)
+    module_cluster.settle()
     yield module_cluster
     module_cluster.recover()
 

@@ -12,6 +12,7 @@ from functools import partial
 import grpc
 
 from greenroom.pb.etcd import rpc_pb2
+from tests.support.client import EtcdClient
 from tests.support.etcd import Etcd
 from tests.support.etcd_metrics import WATCHERS, metric
 from tests.support.forwarders import Network
@@ -68,6 +69,12 @@ class Cluster:
             else:
                 member.start()
 
+    def settle(self) -> None:
+        """Every member carries out writes: one that just lost its leader lets some calls time out."""
+        for place, member in enumerate(self.members):
+            with member.client() as client:
+                wait_for(partial(_writes, client), ELECTED_SECONDS, f"member {place} carries out a write")
+
     def watchers(self, place: int) -> int:
         """How many watches the member serves."""
         return metric(self.members[place], WATCHERS)
@@ -118,6 +125,14 @@ async def watchers_until_at(cluster: Cluster, place: int, start: Callable[[], Wa
             wait_for, partial(_exceeds, served, before), ELECTED_SECONDS, "one more watch is served"
         )
     return started
+
+
+def _writes(client: EtcdClient) -> bool:
+    try:
+        client.put(b"settled")
+    except grpc.RpcError:
+        return False
+    return True
 
 
 def _exceeds(served: Callable[[], list[int]], before: int) -> bool:
