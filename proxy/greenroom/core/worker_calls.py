@@ -11,6 +11,7 @@ from typing import assert_never
 from greenroom.core import txns
 from greenroom.core.cards import Content, disagreement, read
 from greenroom.core.keyspace import InstanceId, Key, lease_of
+from greenroom.core.own_leases import is_own_lease
 from greenroom.core.ranges import TOO_MANY_OPERATIONS, check_write
 from greenroom.core.templates import GatedKey, GatedKeys, UnfitKey
 from greenroom.errors import EtcdRefusal, RefusedWrite, UnsupportedCall
@@ -163,6 +164,12 @@ def _agreeing(gated: GatedKey, request: rpc_pb2.PutRequest) -> Content:
         raise RefusedWrite(
             f"key {gated.key!r} belongs to instance {gated.instance}, the Put is under lease {given}: "
             "a gated key must be put under its own instance's lease"
+        )
+    if is_own_lease(lease):
+        # An instance on the lease of a rollout hold, say, could take the hold along when a person ends its lease.
+        raise RefusedWrite(
+            f"key {gated.key!r}: lease {gated.instance} is Greenroom's own, and nobody's to register with: "
+            "ask etcd for a lease"
         )
     content = read(request.value)
     if not request.ignore_value and (difference := disagreement(gated, content)):

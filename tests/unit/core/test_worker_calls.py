@@ -2,6 +2,7 @@
 
 import pytest
 
+from greenroom.core.own_leases import new_own_lease
 from greenroom.core.ranges import TOO_MANY_OPERATIONS
 from greenroom.core.templates import GatedKey
 from greenroom.core.txns import MAX_OPERATIONS
@@ -231,6 +232,13 @@ def test_a_put_under_a_gated_prefix_that_fits_no_template_names_the_expected_sha
 def test_a_put_that_disagrees_with_itself_is_refused_with_both_sides(options: dict[str, object], said: str) -> None:
     with pytest.raises(RefusedWrite, match=said):
         check_put(put(K, **options).request_put, GATED_KEYS)
+
+
+def test_nobody_registers_with_a_lease_of_greenrooms_own() -> None:
+    """On a rollout hold's lease it would be an instance, whose lease a person may end: and the hold with it."""
+    lease = new_own_lease()
+    with pytest.raises(RefusedWrite, match=f"lease {lease:x} is Greenroom's own"):
+        check_put(put(b"v1/mdc/dynamo/pyw/generate/%x" % lease, b"x", lease=lease).request_put, GATED_KEYS)
 
 
 @pytest.mark.parametrize(
