@@ -17,7 +17,7 @@ from google.protobuf import json_format
 from google.protobuf.message import Message
 from google.protobuf.message_factory import GetMessageClass
 from google.rpc import status_pb2  # type: ignore[import-untyped]  # the package has no types
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 
 from greenroom.access.admission import Admission, Admitted
@@ -131,14 +131,22 @@ class Gateway:
 
 
 async def _message(found: Found, request: Request) -> Message:
-    body = bytearray()
-    async for chunk in request.stream():
-        body += chunk
-        if len(body) > MAX_BODY_BYTES:
-            raise InvalidRequest(f"the body is larger than {MAX_BODY_BYTES} bytes")
     empty = GetMessageClass(found.route.method.input_type)()
     query = request.query_params.multi_items()
-    return message_of(found, empty, query, bytes(body), request.headers.get("content-type", ""))
+    return message_of(found, empty, query, await _body(request), request.headers.get("content-type", ""))
+
+
+async def _body(request: Request) -> bytes:
+    body = bytearray()
+    try:
+        async for chunk in request.stream():
+            body += chunk
+            if len(body) > MAX_BODY_BYTES:
+                raise InvalidRequest(f"the body is larger than {MAX_BODY_BYTES} bytes")
+    except ClientDisconnect:
+        # Nobody is left to read it, and nothing of ours went wrong.
+        raise InvalidRequest("the connection ended before the body did") from None
+    return bytes(body)
 
 
 def _nowhere(request: Request, verbs: frozenset[str]) -> Response:

@@ -7,6 +7,7 @@ from typing import Any
 import grpc
 import httpx
 import pytest
+from starlette.requests import Request
 
 from greenroom.access.admission import Admission
 from greenroom.control.gateway import HTTP_CODES, Gateway
@@ -91,6 +92,20 @@ async def test_a_body_without_end_is_not_read_to_its_end() -> None:
     answer = await call("POST", "/v1/instances/abc1:reportVerdict", content=b" " * 270_000)
     assert answer.status_code == 400
     assert "larger than 262144 bytes" in answer.json()["error"]["message"]
+
+
+async def test_who_goes_away_amid_a_request_is_no_error_of_ours() -> None:
+    """It was logged as one, with a traceback: whoever could connect could fill the log with calls for help."""
+    log = EventLog()
+    scope = {"type": "http", "method": "POST", "path": "/v1/rolloutHolds", "query_string": b"", "headers": []}
+
+    async def gone() -> dict[str, str]:
+        return {"type": "http.disconnect"}
+
+    gateway = Gateway(service_of(fed_follower()), open_admission(), version="1", log=log)
+    answer = await gateway.answer(Request(scope, gone))
+    assert b"ended before the body did" in bytes(answer.body)
+    assert not log.events
 
 
 async def test_a_bug_is_told_in_the_log_alone() -> None:
