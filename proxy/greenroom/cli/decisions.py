@@ -23,7 +23,7 @@ from greenroom.cli.options import (
     readable,
     say,
 )
-from greenroom.cli.words import OPEN, decision, gate_word, state_word, unmet
+from greenroom.cli.words import OPEN, decision, gate_word, state_word, stays_out, unmet
 from greenroom.errors import SettingsError
 from greenroom.pb.control.v1 import control_pb2 as pb
 
@@ -102,9 +102,7 @@ def released_words(answer: pb.ReleaseInstanceResponse, control: str) -> tuple[st
 def rejected_words(answer: pb.RejectInstanceResponse, control: str) -> tuple[str, str]:
     """What a rejection means, and how it is undone."""
     instance = answer.instance
-    health = "its rule holds nothing back, so its cards stay public, and it counts as unhealthy"
-    stays = health if instance.hold == pb.HOLD_HEALTH else "it stays out of routing"
-    return f"reject of {instance.id}: REJECTED, {stays}, whatever its gates say", _back(instance, control)
+    return f"reject of {instance.id}: REJECTED, {stays_out(instance)}, whatever its gates say", _back(instance, control)
 
 
 def withdrawn_words(answer: pb.WithdrawInstanceResponse, control: str) -> tuple[str, str]:

@@ -22,6 +22,7 @@ from greenroom.cli.words import (
     forgiven_words,
     gate_word,
     gate_words,
+    has_held_keys,
     has_later_cards,
     has_no_card,
     hold_words,
@@ -107,7 +108,7 @@ def _head(instance: Instance, now: datetime) -> list[str]:
         ("models", ", ".join(instance.models) or "-"),
         ("endpoint", endpoint_path(instance)),
         ("address", instance.address or "not known: no instance record yet"),
-        ("keeps back", "nothing: dry run" if instance.dry_run else hold_words(instance.hold)),
+        ("keeps back", _kept_back(instance)),
         ("first held", f"{clock_time(first)} ({since(first, now)} ago)" if first.seconds else "never"),
         ("released", clock_time(instance.release_time) if instance.HasField("release_time") else "not yet"),
     ]
@@ -116,6 +117,12 @@ def _head(instance: Instance, now: datetime) -> list[str]:
         f"Instance {instance.id} is {in_state(instance)}",
         *(f"  {label.ljust(label_width)}  {fact}" for label, fact in facts),
     ]
+
+
+def _kept_back(instance: Instance) -> str:
+    if (instance.dry_run or instance.hold == HOLD_HEALTH) and has_held_keys(instance):
+        return "only what is shown as held below"
+    return "nothing: dry run" if instance.dry_run else hold_words(instance.hold)
 
 
 def _why(instance: Instance, now: datetime) -> list[str]:
@@ -196,8 +203,7 @@ def _keys(instance: Instance) -> list[str]:
 
 def _key(instance: Instance, index: int) -> str:
     key = instance.gated_keys[index]
-    is_public = key.public or instance.dry_run or instance.hold == HOLD_HEALTH
-    place = "public" if is_public else "held"
+    place = "public" if key.public else "held"
     return f"{key.key.decode('utf-8', 'backslashreplace')}  {place if key.live else 'gone'}"
 
 

@@ -20,8 +20,8 @@ from greenroom.cli.words import (
     holds_to_lift,
     is_to_be_withdrawn,
     open_gates,
+    shown_state,
     since,
-    state_word,
     until,
     waits_for_a_person,
 )
@@ -47,9 +47,7 @@ def one_line(instance: Instance, now: datetime) -> str:
     waiting = waits_for(instance, now)
     what = f"{_models(instance)} at {instance.address}" if instance.address else _models(instance)
     gates = f", {gates_in_words(instance)}" if instance.gates else ""
-    return (
-        f"{instance.id} {state_word(instance.state)} {what}{gates}{f', waits for {waiting}' if waiting != '-' else ''}"
-    )
+    return f"{instance.id} {shown_state(instance)} {what}{gates}{f', waits for {waiting}' if waiting != '-' else ''}"
 
 
 def waits_for(instance: Instance, now: datetime) -> str:
@@ -76,7 +74,7 @@ def gates_in_words(instance: Instance) -> str:
 def _row(instance: Instance, now: datetime) -> tuple[str, ...]:
     return (
         *(instance.id, _models(instance), endpoint_path(instance), instance.address or "-"),
-        *(state_word(instance.state), gates_in_words(instance), waits_for(instance, now), _age(instance, now)),
+        *(shown_state(instance), gates_in_words(instance), waits_for(instance, now), _age(instance, now)),
     )
 
 
@@ -84,7 +82,7 @@ def _block(instance: Instance, now: datetime) -> list[str]:
     waiting = waits_for(instance, now)
     second = f"  {gates_in_words(instance)}" + (f"; waits for {waiting}" if waiting != "-" else "")
     where = f"  {endpoint_path(instance)} at {instance.address}" if instance.address else f"  {endpoint_path(instance)}"
-    return [f"{instance.id}  {state_word(instance.state)}  {_models(instance)}  {_age(instance, now)}", where, second]
+    return [f"{instance.id}  {shown_state(instance)}  {_models(instance)}  {_age(instance, now)}", where, second]
 
 
 def _models(instance: Instance) -> str:

@@ -10,9 +10,12 @@ from greenroom.cli.choose import Wanted, choose
 from greenroom.cli.options import ByAddress, ByModel, Control, TokenFile, connect, named, readable, say
 from greenroom.cli.words import (
     forgiven_words,
+    has_held_keys,
     holds_to_lift,
     is_to_be_withdrawn,
     open_gates,
+    shown_state,
+    stays_out,
     unmet,
     waits_for_a_person,
     why_in_service,
@@ -122,14 +125,21 @@ def _consequence(answer: ReportVerdictResponse) -> str:
             return f"stored, and it stays out: {unmet(answer.instance)}"
         case control_pb2.DECISION_REJECTED if answer.instance.state == control_pb2.INSTANCE_STATE_RELEASED:
             return "what it registered since its release stays out of routing"
+        case control_pb2.DECISION_REJECTED | control_pb2.DECISION_WITHDRAWN if _serves_on(answer.instance):
+            return f"{shown_state(answer.instance)}: it serves on"
         case control_pb2.DECISION_REJECTED:
-            return "REJECTED, it stays out of routing"
+            return f"REJECTED, {stays_out(answer.instance)}"
         case control_pb2.DECISION_WITHDRAWN:
             return "WITHDRAWN, its cards are public no more until every gate passes again"
         case control_pb2.DECISION_QUEUED:
             return f"every gate passed, and it waits: {unmet(answer.instance)}"
         case _:
             return "; ".join(("stored", *_still_missing(answer.instance)))
+
+
+def _serves_on(instance: Instance) -> bool:
+    """What a person took back of a dry run is held until its gates have passed."""
+    return instance.dry_run and not has_held_keys(instance)
 
 
 def _still_missing(instance: Instance) -> Iterator[str]:

@@ -51,15 +51,34 @@ def state_named(word: str) -> "control_pb2.InstanceState.ValueType":
 
 def in_state(instance: control_pb2.Instance) -> str:
     """`HELD (why)`; the reason is left out where it says no more than the state does."""
-    word = state_word(instance.state)
+    shown, word = shown_state(instance), state_word(instance.state)
     says_no_more = instance.reason.upper() in ("", word) or instance.reason.startswith(f"{OPENED}: ")
-    shown = f"{word} in dry run" if instance.dry_run else word
     return shown if says_no_more else f"{shown} ({shortened(instance.reason, MAX_REASON_CHARACTERS)})"
+
+
+def shown_state(instance: control_pb2.Instance) -> str:
+    """`HELD`, or `HELD in dry run`: that one serves."""
+    word = state_word(instance.state)
+    return f"{word} in dry run" if instance.dry_run else word
+
+
+def has_held_keys(instance: control_pb2.Instance) -> bool:
+    """Whether anything of it is held; with a rule that holds nothing back, what a person or another rule keeps."""
+    return any(key.live and not key.public for key in instance.gated_keys)
+
+
+def stays_out(instance: control_pb2.Instance) -> str:
+    """What a rejection means for its cards."""
+    if instance.hold != control_pb2.HOLD_HEALTH:
+        return "it stays out of routing"
+    if has_held_keys(instance):
+        return "what is held of it stays out of routing"
+    return "its rule holds nothing back, so its cards stay public, and it counts as unhealthy"
 
 
 def has_later_cards(instance: control_pb2.Instance) -> bool:
     """Whether it is released, and has registered more since that waits by itself."""
-    return instance.state == RELEASED and any(key.live and not key.public for key in instance.gated_keys)
+    return instance.state == RELEASED and has_held_keys(instance)
 
 
 def gate_word(state: int) -> str:

@@ -46,6 +46,8 @@ def test_a_rejection_and_how_it_is_undone() -> None:
         f"bring it back: {RETRY}",
     )
     answer.instance.hold = pb.HOLD_HEALTH
+    assert "REJECTED, what is held of it stays out of routing" in rejected_words(answer, CONTROL)[0]
+    answer.instance.gated_keys[0].public = True
     assert "its rule holds nothing back, so its cards stay public" in rejected_words(answer, CONTROL)[0]
 
 

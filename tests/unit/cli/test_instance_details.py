@@ -144,6 +144,7 @@ def test_a_key_that_was_deleted_is_gone_and_one_under_hold_health_is_public() ->
     assert "0b2b  gone" in "\n".join(render(instance, NOW))
     instance = shown()
     instance.hold = pb.HOLD_HEALTH
+    instance.gated_keys[0].public = True
     assert "0b2b  public" in "\n".join(render(instance, NOW))
 
 
@@ -242,12 +243,25 @@ def test_what_rules_in_dry_run_ask_for_is_shown_and_not_waited_for() -> None:
     assert "chat   pending (dry run)" in text
     assert "gate smoke has to be decided" in text
     assert "gate chat" not in text
-    instance.dry_run = True
+    instance.dry_run = instance.gated_keys[0].public = True
     text = "\n".join(render(instance, NOW))
     assert text.startswith("Instance 6177a228983c0b2b is HELD in dry run\n")
     assert "keeps back  nothing: dry run" in text
     assert "gate chat has to be decided" in text
     assert "0b2b  public" in text
+
+
+@pytest.mark.parametrize("is_dry_run", [True, False], ids=["a person withdrew it", "its dry run is over"])
+def test_a_card_that_is_held_is_never_shown_as_public(*, is_dry_run: bool) -> None:
+    """Where rules hold nothing back a person's withdrawal does, and so does an obeyed rule for a card that came later.
+
+    Both pages said that the card was public.
+    """
+    instance = shown(state="WITHDRAWN" if is_dry_run else "HELD")
+    instance.hold, instance.dry_run = pb.HOLD_HEALTH, is_dry_run
+    text = "\n".join(render(instance, NOW))
+    assert "0b2b  held" in text
+    assert "keeps back  only what is shown as held below" in text
 
 
 def test_a_later_card_is_shown_as_held_with_what_it_waits_for_and_the_command_that_helps() -> None:

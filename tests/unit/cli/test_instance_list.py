@@ -30,6 +30,16 @@ def test_a_narrow_list_has_everything_in_lines_that_fit() -> None:
         assert said in text
 
 
+@pytest.mark.parametrize("columns", [None, 80])
+def test_a_dry_run_is_told_from_what_is_really_held(columns: int | None) -> None:
+    """`HELD` was said of an instance that served."""
+    instance = shown()
+    assert "dry run" not in "\n".join([*render([instance], NOW, columns), one_line(instance, NOW)])
+    instance.dry_run = True
+    assert "HELD in dry run" in "\n".join(render([instance], NOW, columns))
+    assert one_line(instance, NOW).startswith("6177a228983c0b2b HELD in dry run tiny at ")
+
+
 def test_nothing_is_said_as_such() -> None:
     assert render([], NOW, 80) == ["no instances"]
 

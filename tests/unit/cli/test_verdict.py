@@ -94,6 +94,23 @@ def test_a_verdict_on_what_a_person_rejected_says_what_it_waits_for() -> None:
     assert said.endswith("): stored, and it stays out: alice rejected it; a retry or override ends that")
 
 
+@pytest.mark.parametrize(
+    ("state", "is_public", "said"),
+    [
+        ("REJECTED", True, "REJECTED in dry run: it serves on"),
+        ("WITHDRAWN", True, "WITHDRAWN in dry run: it serves on"),
+        ("REJECTED", False, "REJECTED, what is held of it stays out of routing"),
+    ],
+)
+def test_a_verdict_in_a_dry_run_takes_nobody_out_of_routing(*, state: str, is_public: bool, said: str) -> None:
+    """`REJECTED, it stays out of routing` was said of one that served on. What a person took back does not."""
+    instance = shown(state=state, gates={"smoke": "FAILED"})
+    instance.hold, instance.dry_run, instance.gated_keys[0].public = pb.HOLD_HEALTH, True, is_public
+    request = report_on(instance, "smoke", pb.OUTCOME_FAILED, "", "ann")
+    decision = pb.Decision.Value(f"DECISION_{state}")
+    assert in_words(request, pb.ReportVerdictResponse(instance=instance, decision=decision)).endswith(f"): {said}")
+
+
 def test_a_gate_that_failed_for_a_later_card_says_nothing_against_the_instance() -> None:
     instance = shown(state="RELEASED", gates={"smoke": "FAILED"})
     request = report_on(instance, "smoke", pb.OUTCOME_FAILED, "", "ann")
