@@ -256,13 +256,19 @@ def conditions(
     `standing` None: releases are not limited. `in_service`: see `why_in_service`.
     """
     waits = waits_its_turn(record, live_cards=live_cards, rollout_holds=rollout_holds, conflicts=conflicts)
-    to_be_withdrawn = Condition(ConditionType.GATES_PASSED, False, TO_BE_WITHDRAWN, in_service)
+    gates_passed = _gates_passed(record, live_cards, outside)
     return (
-        to_be_withdrawn if in_service else _gates_passed(record, live_cards, outside),
+        _to_be_withdrawn(in_service, gates_passed) if in_service else gates_passed,
         _not_on_hold(record, rollout_holds),
         _budget_available(record, standing, waits=waits),
         _no_conflict(record, conflicts),
     )
+
+
+def _to_be_withdrawn(in_service: str, gates_passed: Condition) -> Condition:
+    """Of one that serves all the same: its later cards may wait for gates, too, and would not be told of else."""
+    said = (in_service,) if gates_passed.status else (in_service, gates_passed.message)
+    return Condition(ConditionType.GATES_PASSED, False, TO_BE_WITHDRAWN, "; ".join(said))
 
 
 def _gates_passed(record: Record, live_cards: int, outside: Sequence[Key]) -> Condition:

@@ -535,6 +535,14 @@ def test_who_serves_because_too_few_others_do_says_so() -> None:
     assert passed == Condition(ConditionType.GATES_PASSED, False, TO_BE_WITHDRAWN, kept)
 
 
+def test_a_later_card_of_one_that_is_to_be_withdrawn_says_what_it_waits_for() -> None:
+    """Its page said why it serves, and nothing of the card, which waited for ever."""
+    record = with_later(continuous(released_record(("chat",)), state=GateState.FAILED, reason="NaN"), "chat")
+    (passed, *_) = conditions(record, live_cards=1, rollout_holds=(), in_service="it stays")
+    waits = f"it is released, but {K.decode()}, which came later: chat failed: NaN"
+    assert passed == Condition(ConditionType.GATES_PASSED, False, TO_BE_WITHDRAWN, f"it stays; {waits}")
+
+
 def test_who_waits_for_another_configuration_to_go_is_not_said_to_be_in_the_queue() -> None:
     record = on_conflict(all_passed(HELD), OnConflict.QUEUE)
     for conflicts, reason in (((RELEASED_ONE,), "NotQueued"), ((), "InQueue")):
