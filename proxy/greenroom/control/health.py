@@ -65,7 +65,7 @@ class Health:
         found = [mirrored for instance in asked if (mirrored := self._mirror.instance(instance)) is not None]
         why_stale = self._follower.why_not_ready
         said = [self._told(mirrored) for mirrored in found]
-        is_healthy = bool(found) and all(mirrored.record.serves for mirrored in found)
+        is_healthy = bool(found) and all(mirrored.serves for mirrored in found)
         reasons = [reason for one in said for reason in one["reasons"]] if found else [unknown]
         if why_stale is not None:
             reasons.append(f"as last known: {why_stale}")
@@ -85,7 +85,7 @@ class Health:
             "state": record.state.value,
             "models": record.distinct("model"),
             "gates": {name: gate.state.value for name, gate in sorted(record.gates.items())},
-            "reasons": [] if record.serves else [answer.message for answer in answers if not answer.status],
+            "reasons": [] if mirrored.serves else [answer.message for answer in answers if not answer.status],
         }
 
 

@@ -50,6 +50,11 @@ class MirroredInstance:
         return self.live_keys - self.held if self.record.publishes_at_once else frozenset()
 
     @property
+    def serves(self) -> bool:
+        """Whether it is to have traffic. What a person took back of a dry run is held until its gates have passed."""
+        return self.record.serves and (self.record.state is State.RELEASED or not self.held)
+
+    @property
     def live_cards(self) -> int:
         """How many cards wait for publication, or with hold `health` are believed to be public.
 

@@ -9,7 +9,7 @@ from greenroom.control.health import Health, Place, place_of
 from greenroom.core.fleet import UNLIMITED, Limits, turn_of
 from greenroom.core.policy import OnConflict, ReleasesPolicy
 from greenroom.core.record import State
-from greenroom.core.transitions import Outcome, rejected, released, with_verdict
+from greenroom.core.transitions import Outcome, rejected, released, retried, with_verdict, withdrawn
 from greenroom.pb.etcd import kv_pb2
 from greenroom.store.follower import Follower
 from tests.support.known_fleet import KnownFleet
@@ -78,10 +78,21 @@ async def test_one_that_waits_for_its_turn_or_for_another_configuration_says_so(
 async def test_one_in_dry_run_is_healthy_whatever_its_gates_say_until_a_person_keeps_it_out() -> None:
     failed = with_verdict(held_record(TWO), "smoke", 1, Outcome.FAILED, reason="NaN", reporter="ci", now=now())
     dry_run = failed.model_copy(update={"dry_run": True})
-    answer = await ask(f"/{TWO}/health", fed_follower(held(TWO, dry_run)))
+    answer = await ask(f"/{TWO}/health", fed_follower([record_kv(TWO, dry_run)]))
     assert (answer.status_code, answer.json()["reasons"]) == (200, [])
-    answer = await ask(f"/{TWO}/health", fed_follower(held(TWO, rejected(dry_run, "ann", "no", now()))))
+    answer = await ask(f"/{TWO}/health", fed_follower([record_kv(TWO, rejected(dry_run, "ann", "no", now()))]))
     assert (answer.status_code, len(answer.json()["reasons"])) == (503, 1)
+
+
+async def test_what_a_person_took_back_of_a_dry_run_is_unhealthy_until_it_is_public_again() -> None:
+    """After a retry it was healthy at once, though its card was held until its gates passed."""
+    dry_run = held_record(TWO).model_copy(update={"dry_run": True})
+    taken_back = withdrawn(released(dry_run, now()), "ann", "no", now(), by_person=True)
+    again = retried(taken_back, (), "ann", "yes", now())
+    answer = await ask(f"/{TWO}/health", fed_follower(held(TWO, again)))
+    assert (answer.status_code, len(answer.json()["reasons"])) == (503, 1)
+    answer = await ask(f"/{TWO}/health", fed_follower([record_kv(TWO, released(again, now()))]))
+    assert (answer.status_code, answer.json()["reasons"]) == (200, [])
 
 
 async def test_who_is_not_known_is_not_healthy() -> None:
