@@ -3,9 +3,10 @@
 Gates go on meanwhile; an instance that is through with them waits for the hold to be lifted or to expire.
 """
 
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from datetime import datetime
 from glob import escape
+from itertools import chain, count
 from typing import Literal
 
 from pydantic import Field, ValidationError
@@ -46,20 +47,28 @@ def decode(key: bytes, value: bytes) -> RolloutHold:
         return RolloutHold(hold_id=hold_id, reason="this rollout hold cannot be read", actor="unknown")
 
 
-def stop_after(instance: InstanceId, record: Record, actor: str, reason: str, now: datetime) -> RolloutHold:
+def stop_after(
+    instance: InstanceId, record: Record, actor: str, reason: str, now: datetime, in_force: Iterable[RolloutHold] = ()
+) -> RolloutHold:
     """The hold on all that is like an instance which was withdrawn before its release had settled.
 
-    An attribute of which the instance has several values, or none, selects nothing: rather too much is stopped.
+    It takes the place of none that is `in_force`, which may be a person's, or about what the instance was before. An
+    attribute of which the instance has several values, or none, selects nothing: rather too much is stopped.
     """
     said = f"{actor} withdrew {instance} right after its release: {reason}"
     names = {name: _only(record.distinct(name)) for name in ("namespace", "component", "model")}
     return RolloutHold(
-        hold_id=f"stopped-{instance}",
+        hold_id=_free(f"stopped-{instance}", {hold.hold_id for hold in in_force}),
         reason=bounded_reason(said),
         actor=ITSELF,
         selector=Selector(**names),
         created=now,
     )
+
+
+def _free(wanted: str, taken: Container[str]) -> str:
+    others = (f"{wanted}-{number}" for number in count(2))
+    return next(name for name in chain((wanted,), others) if name not in taken)
 
 
 def _only(values: tuple[str, ...]) -> str | None:

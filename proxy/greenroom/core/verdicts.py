@@ -243,9 +243,13 @@ def _withdrawal(
         return Planned(record_txn(snapshot, after), after, Effect.WITHDRAWN)
     if not by_person and (kept := _kept_in_service(snapshot, record, limits)):
         return kept
-    stop = stop_after(snapshot.instance, record, actor, reason, now) if limits.is_in_flight(snapshot, now) else None
+    stop = _stop(snapshot, record, actor, reason, now) if limits.is_in_flight(snapshot, now) else None
     txn = withdrawal_txn(snapshot, after, budget=limits.after_withdrawal(snapshot), stop=stop)
     return Planned(txn, after, Effect.WITHDRAWN, stop)
+
+
+def _stop(snapshot: Snapshot, record: Record, actor: str, reason: str, now: datetime) -> RolloutHold:
+    return stop_after(snapshot.instance, record, actor, reason, now, snapshot.rollout_holds)
 
 
 def _kept_in_service(snapshot: Snapshot, record: Record, limits: Limits) -> KeptInService | Behind | None:

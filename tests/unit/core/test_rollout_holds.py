@@ -104,6 +104,13 @@ def test_a_withdrawal_stops_what_is_like_the_withdrawn() -> None:
     assert stop.stops(RECORD)
 
 
+def test_a_withdrawal_takes_the_place_of_no_rollout_hold() -> None:
+    """It took that of one of its name: a person's, or of an earlier withdrawal, when the instance had another model."""
+    ids = [f"stopped-{INSTANCE}", f"stopped-{INSTANCE}-2"]
+    stops = [stop_after(INSTANCE, RECORD, "alice", "x", NOW, map(hold, ids[:number])) for number in range(3)]
+    assert [stop.hold_id for stop in stops] == [*ids, f"stopped-{INSTANCE}-3"]
+
+
 def test_a_name_that_looks_like_a_glob_selects_only_itself() -> None:
     odd = RECORD.cards[0].model_copy(update={"model": "tiny[a-z]*"})
     stop = stop_after(INSTANCE, RECORD.model_copy(update={"cards": (odd,)}), "alice", "x", NOW)

@@ -479,6 +479,8 @@ def test_row_14_a_withdrawal_in_flight_stops_what_comes() -> None:
     assert isinstance(in_flight, Planned)
     assert in_flight.stop is not None
     assert "alice withdrew" in in_flight.stop.reason
+    another = snapshot(OUT, public=(K,), budget_revision=6, budget=own, rollout_holds=(in_flight.stop,))
+    assert f"put H/stopped-{INSTANCE}-2" in planned(plan(another, NOW))[1], "it is not overwritten"
     settled = plan(snapshot(OUT, public=(K,), budget_revision=6, budget=own), LATER)
     assert planned(settled) == ("withdrawn", "put S(K) lease; del K; put B; put R keep")
 
