@@ -1,0 +1,153 @@
+"""Commands under a guard, for programs that run in an event loop: `async with guarded(command, environment) as run`.
+
+The rule: when the block ends, however it ends (an error, a cancellation, a deadline), the command and everything that
+it started is gone, and so it is when this process is killed. What it wrote on standard error is read all the time, so
+that it never waits for that, and only the end is kept.
+"""
+
+import asyncio
+import socket
+import sys
+from collections.abc import AsyncIterator, Coroutine, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from greenroom.core.record import MAX_REASON_BYTES, bounded_reason
+from greenroom.gates import guard
+
+READ_BYTES: Final = 65536
+END_SECONDS: Final = guard.GIVE_UP_SECONDS + 5
+"""How long a guard may take from the order to end everything to its own end."""
+LAST_WORDS_SECONDS: Final = 1.0
+"""Standard error ends with the last process that has it; one that no guard could end must not keep us."""
+INCONCLUSIVE: Final = 75
+"""The exit code (EX_TEMPFAIL) by which a check says that it could not tell."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """How a command ended: its exit code, or 128 and the signal's number; the last 2 KiB of its standard error.
+
+    `cannot_start` are the words where it could not be started at all, else empty.
+    """
+
+    code: int
+    stderr: str
+    cannot_start: str = ""
+
+
+class Run:
+    """A command that was started under a guard."""
+
+    def __init__(self, process: asyncio.subprocess.Process, starter: socket.socket) -> None:
+        self._process, self._starter = process, starter
+        self._tail = bytearray()
+        self._reading = asyncio.ensure_future(self._read())
+
+    @property
+    def stderr(self) -> str:
+        """The last 2 KiB of what it has said so far on standard error."""
+        return bounded_reason(self._tail.decode("utf-8", "replace")).strip()
+
+    async def ended(self) -> Ended:
+        """Waits until the command has ended and nothing of it is left."""
+        code = await self._process.wait()
+        with suppress(TimeoutError):
+            await asyncio.wait_for(asyncio.shield(self._reading), LAST_WORDS_SECONDS)
+        return Ended(code, self.stderr, self._cannot_start())
+
+    def terminate(self) -> None:
+        """Asks its process group to end in good order (SIGTERM); what does not is killed when the block ends."""
+        with suppress(OSError):
+            self._starter.send(guard.TERMINATE)
+
+    async def stop(self) -> None:
+        """Has everything killed, and returns when it is gone. The end of the block does it."""
+        with suppress(OSError):
+            self._starter.shutdown(socket.SHUT_WR)
+        try:
+            await asyncio.wait_for(self._process.wait(), END_SECONDS)
+        except TimeoutError:
+            self._process.kill()
+            await self._process.wait()
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self._reading, LAST_WORDS_SECONDS)
+        self._starter.close()
+
+    def _cannot_start(self) -> str:
+        try:
+            return self._starter.recv(READ_BYTES, socket.MSG_DONTWAIT | socket.MSG_PEEK).decode("utf-8", "replace")
+        except OSError:
+            return ""
+
+    async def _read(self) -> None:
+        stream = self._process.stderr
+        assert stream is not None
+        while part := await stream.read(READ_BYTES):
+            self._tail += part
+            del self._tail[:-MAX_REASON_BYTES]
+
+
+@asynccontextmanager
+async def guarded(
+    command: Sequence[str],
+    environment: Mapping[str, str],
+    *,
+    folder: Path | None = None,
+    stdout: int = asyncio.subprocess.DEVNULL,
+) -> AsyncIterator[Run]:
+    """Starts a command with just this environment; leaving the block ends it and all that it started.
+
+    Its standard input is empty; its output goes nowhere, or to the descriptor `stdout`.
+    """
+    starting = asyncio.ensure_future(_start(command, environment, folder, stdout))
+    try:
+        run = await asyncio.shield(starting)
+    except asyncio.CancelledError:
+        # asyncio would kill the guard, and so let go of what that had started already.
+        await _to_its_end(_stopped(starting))
+        raise
+    try:
+        yield run
+    finally:
+        await _to_its_end(run.stop())
+
+
+async def _stopped(starting: "asyncio.Future[Run]") -> None:
+    await (await starting).stop()
+
+
+async def _to_its_end(step: Coroutine[None, None, None]) -> None:
+    """Awaits a step, and obeys a cancellation that comes meanwhile only when that is over."""
+    task, cancelled = asyncio.ensure_future(step), False
+    while not task.done():
+        try:
+            await asyncio.shield(task)
+        except asyncio.CancelledError:
+            cancelled = True
+    task.result()
+    if cancelled:
+        raise asyncio.CancelledError
+
+
+async def _start(command: Sequence[str], environment: Mapping[str, str], folder: Path | None, stdout: int) -> Run:
+    ours, guards = socket.socketpair()
+    ours.setblocking(False)
+    with guards:
+        try:
+            process = await asyncio.create_subprocess_exec(
+                *(sys.executable, "-IS", guard.__file__, str(guards.fileno()), *command),
+                stdin=asyncio.subprocess.DEVNULL,
+                stdout=stdout,
+                stderr=asyncio.subprocess.PIPE,
+                pass_fds=(guards.fileno(),),
+                env=dict(environment),
+                cwd=folder,
+                start_new_session=True,
+            )
+        except BaseException:
+            ours.close()
+            raise
+    return Run(process, ours)
