@@ -12,7 +12,7 @@ from greenroom.core.decide import Condition, conditions, deadline_counts, waits_
 from greenroom.core.fleet import Standing
 from greenroom.core.keyspace import InstanceId, Key
 from greenroom.core.policy import Hold, Phase
-from greenroom.core.record import Gate, GateState, Record, State, Transition
+from greenroom.core.record import Gate, GatedEntry, GateState, Record, State, Transition
 from greenroom.core.rollout_holds import RolloutHold, matching
 from greenroom.core.selectors import Selector
 from greenroom.core.snapshot import Snapshot
@@ -161,7 +161,7 @@ def instance_message(
         models=record.distinct("model"),
         address=address or "",
         generation=record.generation,
-        gated_keys=[control_pb2.GatedKey(key=key, live=key in live, public=key in public) for key in record.keys],
+        gated_keys=[_gated_key(entry, live, public) for entry in record.cards],
         gates=[
             _gate(name, gate, (claims or {}).get(name), has_deadline=deadline_counts(current, name))
             for name, gate in sorted(record.gates.items())
@@ -246,6 +246,18 @@ def _reason(record: Record) -> str:
     if last is None:
         return ""
     return f"{last.event}: {last.reason}" if last.reason else last.event
+
+
+def _gated_key(entry: GatedEntry, live: Collection[Key], public: Collection[Key]) -> control_pb2.GatedKey:
+    key = entry.gated_key
+    is_card = entry.kind is KeyKind.CARD
+    return control_pb2.GatedKey(
+        key=key,
+        live=key in live,
+        public=key in public,
+        model=(entry.model or "") if is_card else "",
+        configuration=entry.configuration,
+    )
 
 
 def _gate(name: str, gate: Gate, claim: Claim | None, *, has_deadline: bool) -> control_pb2.GateStatus:

@@ -28,6 +28,8 @@ USUAL_TYPE: Final = "aggregated"
 """Of a worker whose card says none."""
 CONTEXT_LENGTH: Final = "context_length"
 """Of the engine, or else of the architecture."""
+FIELDS: Final = (*FILES, *PLAIN, CONTEXT_LENGTH)
+NONE: Final = "none"
 DIGITS: Final = 12
 """Of a checksum: enough to tell any two that meet apart, and short enough for a record of many cards."""
 
@@ -59,7 +61,29 @@ def differences(here: str, there: str) -> tuple[Difference, ...]:
     """In which fields two lines differ."""
     mine, its = _fields(here), _fields(there)
     names = sorted(name for name in mine.keys() | its.keys() if mine.get(name) != its.get(name))
-    return tuple(Difference(name, mine.get(name, "none"), its.get(name, "none")) for name in names)
+    return tuple(Difference(name, mine.get(name, NONE), its.get(name, NONE)) for name in names)
+
+
+def expected(field: str, text: str) -> str:
+    """What a line has in a field whose value a person writes so; ValueError in words.
+
+    A checksum may be whole, and name its kind; lists are JSON; "none" says that a card has no such field.
+    """
+    if field not in FIELDS:
+        raise ValueError(f"is none of the fields that are compared: {', '.join(FIELDS)}")
+    if text == NONE:
+        return text
+    if field not in FILES:
+        return _short(_list(text))
+    digits = text.rpartition(":")[2]
+    if len(digits) < DIGITS:
+        raise ValueError(f"has less than the {DIGITS} digits of a checksum that are compared")
+    return _short(digits[:DIGITS])
+
+
+def value_in(line: str, field: str) -> str:
+    """What a line has in a field; "none" where it has none."""
+    return _fields(line).get(field, NONE)
 
 
 def set_of(line: str) -> tuple[str, str]:
@@ -95,6 +119,14 @@ def _checksum(named: Any) -> str | None:
             return _short(found.rpartition(":")[2][:DIGITS])
         named = next((inner for inner in named.values() if isinstance(inner, dict)), None)
     return None
+
+
+def _list(text: str) -> Any:
+    """The list that a text is as JSON, else the text."""
+    try:
+        return json.loads(text) if text.startswith("[") else text
+    except ValueError:
+        return text
 
 
 def _short(value: Any) -> str:

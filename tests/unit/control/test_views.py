@@ -12,6 +12,7 @@ from greenroom.core.record import GateState, State
 from greenroom.core.rollout_holds import RolloutHold
 from greenroom.core.selectors import Selector
 from greenroom.core.snapshot import Snapshot
+from greenroom.core.templates import KeyKind
 from greenroom.core.transitions import (
     Outcome,
     opened_as_public,
@@ -140,6 +141,14 @@ def test_a_live_fleets_instance_says_that_it_was_public() -> None:
     record = opened_as_public((entry(ONE),), Requirements(Hold.CARD, gates_of({"smoke": 1.0})), now())
     assert message(record).reason == "AlreadyPublic"
     assert not message(record).HasField("first_held_time")
+
+
+def test_a_card_is_told_with_its_model_and_configuration_and_an_instance_record_without() -> None:
+    record = held_record(ONE)
+    card = record.cards[0].model_copy(update={"configuration": "kv_cache_block_size=64"})
+    instance = card.model_copy(update={"key": "v1/instances/x", "kind": KeyKind.INSTANCE, "configuration": ""})
+    said = message(record.model_copy(update={"cards": (card, instance)})).gated_keys
+    assert [(key.model, key.configuration) for key in said] == [(card.model, "kv_cache_block_size=64"), ("", "")]
 
 
 def test_without_a_live_card_it_says_that_none_is_registered() -> None:

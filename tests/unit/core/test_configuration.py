@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from greenroom.core.configuration import Difference, configuration, differences, set_of
+from greenroom.core.configuration import Difference, configuration, differences, expected, set_of, value_in
 from tests.support.instances import DATA, LORA, I, K, edited, value_of
 
 FILE = {"path": "/a", "checksum": "blake3:0123456789abcdef0123456789abcdef", "size": 1}
@@ -83,3 +83,35 @@ def test_a_value_that_could_be_taken_for_more_fields_is_told_by_its_digest() -> 
     line = changed(worker_type="a b=c")
     assert [part.split("=")[0] for part in line.split()] == sorted(part.split("=")[0] for part in line.split())
     assert "b=c" not in line
+
+
+@pytest.mark.parametrize(
+    ("field", "text"),
+    [
+        ("kv_cache_block_size", "64"),
+        ("model_type", "Chat | Completions"),
+        ("tokenizer", "blake3:f821e718850720c4e9d959521edaf603932d481d8d1ba30783eb79db08fd8b9e"),
+        ("tokenizer", "f821e7188507"),
+        ("chat_template_file", "none"),
+    ],
+)
+def test_what_a_person_expects_is_compared_with_what_a_card_has(field: str, text: str) -> None:
+    card = {"tokenizer": {"t": {"checksum": f"blake3:f821e7188507{'0' * 52}"}}}
+    assert value_in(changed(**card), field) == expected(field, text)
+
+
+def test_a_list_is_expected_as_json() -> None:
+    assert value_in(changed(needs=[["prefill"]]), "needs") == expected("needs", '[ ["prefill"] ]')
+    assert expected("needs", "[prefill") not in ("none", "[prefill")
+
+
+@pytest.mark.parametrize(
+    ("field", "text", "words"),
+    [
+        ("weights", "x", "is none of the fields that are compared: model_info, tokenizer"),
+        ("tokenizer", "blake3:f821", "has less than the 12 digits of a checksum that are compared"),
+    ],
+)
+def test_what_no_card_can_have_is_refused(field: str, text: str, words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        expected(field, text)

@@ -389,6 +389,8 @@ class GatedKey(_message.Message):
     KEY_FIELD_NUMBER: _builtins.int
     LIVE_FIELD_NUMBER: _builtins.int
     PUBLIC_FIELD_NUMBER: _builtins.int
+    MODEL_FIELD_NUMBER: _builtins.int
+    CONFIGURATION_FIELD_NUMBER: _builtins.int
     key: _builtins.bytes
     """The key as the worker knows it."""
     live: _builtins.bool
@@ -397,16 +399,25 @@ class GatedKey(_message.Message):
     """It exists where everybody sees it. Of an instance that is not released: it was there before its record, or no rule
     matched it. Of a released one everything but a later card that waits for its gates.
     """
+    model: _builtins.str
+    """Of a card: the model that it says; empty where it could not be read, and for any other key."""
+    configuration: _builtins.str
+    """Of a card: what frontends compare of it, as `field=value` with a blank between them, the fields in the order of
+    their names; checksums of files with their first 12 digits. Two cards with the same model, place and types that
+    differ here are not served side by side.
+    """
     def __init__(
         self,
         *,
         key: _builtins.bytes = ...,
         live: _builtins.bool = ...,
         public: _builtins.bool = ...,
+        model: _builtins.str = ...,
+        configuration: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "live", b"live", "public", b"public"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["configuration", b"configuration", "key", b"key", "live", b"live", "model", b"model", "public", b"public"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
