@@ -250,6 +250,20 @@ class EtcdCallError(ControlError):
     """A command's call of etcd itself failed."""
 
 
+class CheckFailed(GreenroomError):
+    """A built-in check found its instance wanting: one line, exit code 1."""
+
+    code = grpc.StatusCode.FAILED_PRECONDITION
+    reason = "CHECK_FAILED"
+
+
+class CheckInconclusive(GreenroomError):
+    """A built-in check could not tell: one line, exit code 75."""
+
+    code = grpc.StatusCode.FAILED_PRECONDITION
+    reason = "CHECK_INCONCLUSIVE"
+
+
 class SettingsError(GreenroomError):
     """A setting is wrong: one line naming field and value, exit code 2."""
 

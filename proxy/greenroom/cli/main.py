@@ -15,7 +15,7 @@ from typing import Annotated
 import typer
 
 from greenroom import __version__
-from greenroom.cli import access, decisions, demo, etcd_role, instances, policy, rollout_holds, serve, verdict
+from greenroom.cli import access, check, decisions, demo, etcd_role, instances, policy, rollout_holds, serve, verdict
 from greenroom.cli.control_place import with_files
 from greenroom.cli.options import complain
 from greenroom.errors import GreenroomError, SettingsError
@@ -47,6 +47,7 @@ app.command()(decisions.revoke_lease)
 app.add_typer(rollout_holds.app, name="rollout-hold")
 app.add_typer(policy.app, name="policy")
 app.add_typer(access.app, name="access")
+app.add_typer(check.app, name="check")
 app.command()(etcd_role.etcd_role)
 app.command()(demo.demo)
 with_files(app)

@@ -133,12 +133,20 @@ class HttpServer:
     """Serves an app in the running loop, in plaintext unless there is `tls`. `start` binds, `run` serves until `stop`.
 
     With `tls` each request's scope has what `identified` puts there. A port that `is_open` asks nobody who they are.
+    `option` is what an error calls the address.
     """
 
     def __init__(
-        self, app: Starlette, *, host: str, port: int, tls: ServerSide | None = None, is_open: bool = True
+        self,
+        app: Starlette,
+        *,
+        host: str,
+        port: int,
+        tls: ServerSide | None = None,
+        is_open: bool = True,
+        option: str = "--http-listen",
     ) -> None:
-        self._host, self._port = host, port
+        self._host, self._port, self._option = host, port, option
         # Beyond this machine browsers are the least of those who can reach an open port, and services go by many names;
         # with TLS a stranger's name is in no certificate.
         own_names_only = is_open and tls is None and Address(host, port).is_loopback
@@ -170,7 +178,7 @@ class HttpServer:
         except OSError as error:
             bound.close()
             address = str(Address(self._host, self._port))
-            raise StartError(f"--http-listen '{address}': {error.strerror}") from error
+            raise StartError(f"{self._option} '{address}': {error.strerror}") from error
         self._socket = bound
         port: int = bound.getsockname()[1]
         return port
