@@ -22,6 +22,7 @@ from greenroom.control.health import Health
 from greenroom.control.http import HttpServer, Readiness, api_routes, http_app
 from greenroom.control.metrics import Metrics
 from greenroom.control.policy_in_force import PolicyInForce
+from greenroom.control.preview_metrics import PreviewMetrics
 from greenroom.control.server import ControlServer
 from greenroom.control.service import ControlService
 from greenroom.control.tls_metrics import FromTls
@@ -36,6 +37,7 @@ from greenroom.logs import configure_logs
 from greenroom.observer import LoggingObserver
 from greenroom.places import Places, places_of
 from greenroom.policy_source import PolicySource
+from greenroom.preview.previews import Previews
 from greenroom.processes import allow_many_open_files
 from greenroom.relay.server import RelayServer
 from greenroom.serve.handlers import CallHandler
@@ -157,16 +159,19 @@ class _Start:
         presence, door = self._presence(upstream, gated_keys), Door()
         readiness = Readiness((follower, presence, door), upstream, PolicyInForce(self.source, presence))
         self._follow_policy(presence, metrics, readiness.policy)
-        await self._control(upstream, follower, announcer, metrics, readiness, reconciler.limits)
+        previews = self._previews(upstream, follower, gated_keys, metrics)
+        await self._control(upstream, follower, announcer, metrics, readiness, reconciler.limits, previews)
         self.stack.push_async_callback(presence.close)
         await through_elections(presence.start, log=self.log)
-        loops = (presence.run(), follower.run(), announcer.run(), reconciler.run(), self.source.run())
+        own_loops = (announcer.run(), reconciler.run(), self.source.run(), previews.run())
+        loops = (presence.run(), follower.run(), *own_loops)
         self.stack.push_async_callback(_ended, [self.background.create_task(loop) for loop in loops])
         await _synced(follower)
         memory = Memory(lambda: follower.history)
         for port in etcd_ports(self.settings, self.places, gated_keys):
             relay = await self._relay(port, upstream, memory, announcer, metrics)
             prober.on_leave(self._sent_away_by(relay))
+        await self._open_previews(previews)
         door.open()
         self.stack.callback(door.close)
         self._announce()
@@ -204,6 +209,16 @@ class _Start:
             log=self.log,
         )
 
+    def _previews(self, upstream: Upstream, follower: Follower, gated_keys: GatedKeys, metrics: Metrics) -> Previews:
+        places, told = self.settings.preview_places, PreviewMetrics(metrics.registry)
+        return Previews(upstream, follower, gated_keys, places, clock=_now, log=self.log, told=told)
+
+    async def _open_previews(self, previews: Previews) -> None:
+        """The standing one; whatever is opened later ends with it, before what it is served from."""
+        self.stack.push_async_callback(previews.stop)
+        if self.settings.preview_listen is not None:
+            await previews.open_standing(self.settings.preview_listen, self.settings.preview_selector)
+
     def _follow_policy(self, presence: Presence, metrics: Metrics, policy: PolicyInForce) -> None:
         metrics.show_policy(policy)
         self.source.on_change(lambda new: metrics.know_gates(new.gate_names))
@@ -221,6 +236,7 @@ class _Start:
         metrics: Metrics,
         readiness: Readiness,
         limits: Callable[[], Limits],
+        previews: Previews,
     ) -> None:
         service = ControlService(
             upstream,
@@ -230,6 +246,7 @@ class _Start:
             announcer=announcer,
             metrics=metrics,
             policy=readiness.policy,
+            previews=previews,
             may_revoke_leases=self.settings.allow_revoke_lease,
             limits=limits,
         )

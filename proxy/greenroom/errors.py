@@ -34,6 +34,13 @@ class PublicPortOnly(GreenroomError):
     reason = "PUBLIC_PORT_ONLY"
 
 
+class PreviewWrite(GreenroomError):
+    """A write of a gated key through a preview, which only shows them."""
+
+    code = grpc.StatusCode.PERMISSION_DENIED
+    reason = "PREVIEW_WRITE"
+
+
 class EtcdRefusal(GreenroomError):
     """What etcd itself would refuse about a call as the client sent it, in etcd's own words."""
 
@@ -102,6 +109,34 @@ class RolloutHoldExists(GreenroomError):
 
     code = grpc.StatusCode.ALREADY_EXISTS
     reason = "ROLLOUT_HOLD_EXISTS"
+
+
+class UnknownPreview(GreenroomError):
+    """No preview of that name is open at this proxy: never opened here, or closed."""
+
+    code = grpc.StatusCode.NOT_FOUND
+    reason = "UNKNOWN_PREVIEW"
+
+
+class PreviewClosed(GreenroomError):
+    """A preview ended while a client of it was connected."""
+
+    code = grpc.StatusCode.UNAVAILABLE
+    reason = "PREVIEW_CLOSED"
+
+
+class TooManyPreviews(GreenroomError):
+    """No preview more can be opened: as many are open as may be, or no port is free."""
+
+    code = grpc.StatusCode.RESOURCE_EXHAUSTED
+    reason = "TOO_MANY_PREVIEWS"
+
+
+class StandingPreview(GreenroomError):
+    """The preview that the proxy was started with ends with it, and not before."""
+
+    code = grpc.StatusCode.FAILED_PRECONDITION
+    reason = "STANDING_PREVIEW"
 
 
 class StaleAttempt(GreenroomError):

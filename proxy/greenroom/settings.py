@@ -21,6 +21,7 @@ from greenroom.durations import format_duration, parse_duration
 from greenroom.errors import SettingsError
 from greenroom.passwords import read_password
 from greenroom.policy_file import PolicyFileError, parse_policy
+from greenroom.preview.settings import PreviewSettings
 from greenroom.setting_errors import wrong
 from greenroom.tls.settings import TlsSettings
 from greenroom.yaml_files import YamlFileError, read_text
@@ -96,7 +97,7 @@ Upstreams = Annotated[tuple[Address, ...], NoDecode, BeforeValidator(_addresses_
 GateTimeouts = Annotated[Mapping[str, float], NoDecode, BeforeValidator(_gate_timeouts)]
 
 
-class Settings(TlsSettings):
+class Settings(TlsSettings, PreviewSettings):
     """What one proxy was told. Gates are seconds by name; addresses of port 0 take any free port."""
 
     model_config = SettingsConfigDict(env_prefix=ENV_PREFIX, env_ignore_empty=True, frozen=True, extra="forbid")
@@ -187,7 +188,8 @@ class Settings(TlsSettings):
     @model_validator(mode="after")
     def _ports_differ(self) -> Self:
         seen: dict[Address | None, str] = {}
-        for field in ("listen", "public_listen", "control_listen", "http_listen", "embedded_etcd_listen"):
+        ports = ("listen", "public_listen", "control_listen", "http_listen", "embedded_etcd_listen", "preview_listen")
+        for field in ports:
             address: Address | None = getattr(self, field)
             if address and address.port and address in seen:
                 wrong(field, f"is the address of {_option(seen[address])} too")

@@ -30,6 +30,7 @@ from greenroom.store.upstream import Upstream
 from tests.support.etcd import Etcd
 from tests.support.policies import policy_in_force
 from tests.support.ports import free_port
+from tests.support.previews import previews_before
 from tests.support.waiting import wait_for_async
 
 GATED = dynamo_gated_keys(instances=False)
@@ -156,6 +157,7 @@ async def _compose(
         limits=lambda: limits,
     )
     policy = policy_in_force(upstream, log=log, clock=clock)
+    previews = previews_before(upstream, follower, clock=clock, log=log, registry=metrics.registry)
     service = ControlService(
         *(upstream, follower),
         clock=clock,
@@ -163,6 +165,7 @@ async def _compose(
         announcer=announcer,
         metrics=metrics,
         policy=policy,
+        previews=previews,
         limits=lambda: limits,
     )
     admission = Admission(None, clock=clock, log=log)
@@ -176,9 +179,11 @@ async def _compose(
         await channel.close()
         http.stop()
         await server.stop(0)
+        await previews.stop()
         told.close()
 
-    runs = [follower.run(), announcer.run(), server.run(), http.run(), *([reconciler.run()] if reconciles else [])]
+    runs = [follower.run(), announcer.run(), previews.run(), server.run(), http.run()]
+    runs += [reconciler.run()] if reconciles else []
     stub = control_pb2_grpc.ControlStub(channel)
     addresses = control_address, http_address
     side = ControlSide(upstream, follower, announcer, metrics, log, clock, service, stub, *addresses, limits)

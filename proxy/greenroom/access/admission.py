@@ -13,7 +13,7 @@ from typing import Any, Final, Protocol, TypeVar
 
 from google.protobuf.message import Message
 
-from greenroom.access.authorise import authorise, check_instance, check_role
+from greenroom.access.authorise import authorise, check_instance, check_operator, check_role
 from greenroom.access.callers import ANYBODY, Caller
 from greenroom.access.known import KnownCallers, Presented
 from greenroom.access.roles import Role
@@ -142,6 +142,11 @@ def acting_name() -> str:
 def check_acting(instance: InstanceId, record: Record) -> None:
     """NotPermitted where the instance with this record is none of the acting caller's business."""
     check_instance(_acting.get(), instance, record)
+
+
+def check_acting_operator(what: str) -> None:
+    """NotPermitted where the acting caller is no operator, and `what` needs one."""
+    check_operator(_acting.get(), what)
 
 
 def limited(planner: Planner) -> Planner:

@@ -17,7 +17,7 @@ from google.protobuf.message import Message
 
 from greenroom.access.callers import ANYBODY, Caller
 from greenroom.access.refusals import Refusal
-from greenroom.access.roles import METHODS, Role
+from greenroom.access.roles import METHODS, WITHOUT_GATES, Role
 from greenroom.core.keyspace import InstanceId
 from greenroom.core.record import Record
 from greenroom.errors import NotPermitted
@@ -54,7 +54,7 @@ def authorise(caller: Caller, method: str, request: MessageT) -> MessageT:
     check_role(caller, method)
     if caller == ANYBODY or METHODS[method] is Role.VIEWER:
         return request
-    if METHODS[method] is Role.REPORTER and caller.role is Role.REPORTER:
+    if METHODS[method] is Role.REPORTER and caller.role is Role.REPORTER and method not in WITHOUT_GATES:
         for gate in gates_of(request):
             _check_gate(caller, gate)
     named = type(request)()
@@ -73,6 +73,19 @@ def check_instance(caller: Caller, instance: InstanceId, record: Record) -> None
         caller=caller.name,
         instance=instance,
         selector=str(caller.selector),
+    )
+
+
+def check_operator(caller: Caller, what: str) -> None:
+    """NotPermitted for a reporter, of something that a method does for operators only."""
+    if caller.role.covers(Role.OPERATOR):
+        return
+    raise NotPermitted(
+        f"{caller.name} is a {caller.role}: {what} needs the role {Role.OPERATOR}",
+        cause=Refusal.ROLE,
+        caller=caller.name,
+        role=caller.role,
+        needed_role=Role.OPERATOR,
     )
 
 

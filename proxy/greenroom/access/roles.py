@@ -41,6 +41,10 @@ METHODS: Final[Mapping[str, Role]] = {
     "ClaimGate": Role.REPORTER,
     "RenewClaim": Role.REPORTER,
     "ReleaseClaim": Role.REPORTER,
+    "OpenPreview": Role.REPORTER,
+    "ListPreviews": Role.REPORTER,
+    "GetPreview": Role.REPORTER,
+    "ClosePreview": Role.REPORTER,
     "CreateRolloutHold": Role.OPERATOR,
     "LiftRolloutHold": Role.OPERATOR,
     "ReleaseInstance": Role.OPERATOR,
@@ -51,3 +55,6 @@ METHODS: Final[Mapping[str, Role]] = {
     "RevokeLease": Role.OPERATOR,
 }
 """Methods by their names in the proto. A reporter's methods name a gate, which a caller may be limited to."""
+
+WITHOUT_GATES: Final = frozenset({"OpenPreview", "ListPreviews", "GetPreview", "ClosePreview"})
+"""But for these, which are about instances: a preview shows what is held, and a viewer is not even told where it is."""

@@ -39,6 +39,7 @@ CHANNEL_OPTIONS: tuple[tuple[str, int], ...] = (
 _WHAT_TO_DO = {
     "UNKNOWN_INSTANCE": "`greenroom instances` lists those that there are",
     "UNKNOWN_ROLLOUT_HOLD": "`greenroom rollout-hold list` lists those that there are",
+    "UNKNOWN_PREVIEW": "`greenroom preview list` lists those that there are",
     "STALE_ATTEMPT": "look at the instance for the attempt that is open: a changed card or a retry opens another one",
     "FENCE_CONTENDED": "try again",
     "NOT_READY": "its /ready says more",
@@ -151,6 +152,18 @@ class ControlClient:
     def policy(self) -> control_pb2.Policy:
         """The policy in force at this proxy."""
         return self._call(self._stub.GetPolicy, control_pb2.GetPolicyRequest())
+
+    def open_preview(self, preview: control_pb2.Preview) -> control_pb2.Preview:
+        """Opens one; the answer has its address."""
+        return self._call(self._stub.OpenPreview, control_pb2.OpenPreviewRequest(preview=preview))
+
+    def previews(self) -> list[control_pb2.Preview]:
+        """Those that are open at this proxy."""
+        return list(self._call(self._stub.ListPreviews, control_pb2.ListPreviewsRequest()).previews)
+
+    def close_preview(self, name: str) -> control_pb2.Preview:
+        """Closes one; the preview as it was."""
+        return self._call(self._stub.ClosePreview, control_pb2.ClosePreviewRequest(name=name)).preview
 
     def _pages(self, method: Callable[..., Any], request: Any) -> Iterator[Any]:
         while True:

@@ -15,7 +15,19 @@ from typing import Annotated
 import typer
 
 from greenroom import __version__
-from greenroom.cli import access, check, decisions, demo, etcd_role, instances, policy, rollout_holds, serve, verdict
+from greenroom.cli import (
+    access,
+    check,
+    decisions,
+    demo,
+    etcd_role,
+    instances,
+    policy,
+    preview,
+    rollout_holds,
+    serve,
+    verdict,
+)
 from greenroom.cli.control_place import with_files
 from greenroom.cli.options import complain
 from greenroom.errors import GreenroomError, SettingsError
@@ -45,6 +57,7 @@ app.command()(decisions.retry)
 app.command()(decisions.drop)
 app.command()(decisions.revoke_lease)
 app.add_typer(rollout_holds.app, name="rollout-hold")
+app.add_typer(preview.app, name="preview")
 app.add_typer(policy.app, name="policy")
 app.add_typer(access.app, name="access")
 app.add_typer(check.app, name="check")

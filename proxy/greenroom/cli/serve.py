@@ -104,6 +104,27 @@ def serve(
         Text, typer.Option("--upstream-cert", metavar="FILE", help="The proxy's own certificate, for etcd.")
     ] = None,
     upstream_key: Annotated[Text, typer.Option("--upstream-key", metavar="FILE", help="Its key.")] = None,
+    preview_host: Annotated[
+        Text, typer.Option("--preview-host", metavar="HOST", help="Where previews listen. (default: 127.0.0.1)")
+    ] = None,
+    preview_ports: Annotated[
+        Text, typer.Option("--preview-ports", metavar="A-B", help="On which ports. (default: any free one)")
+    ] = None,
+    preview_advertise: Annotated[
+        Text,
+        typer.Option("--preview-advertise", metavar="HOST", help="What its clients are told. (default: its host)"),
+    ] = None,
+    preview_listen: Annotated[
+        Text,
+        typer.Option("--preview-listen", metavar="HOST:PORT", help="A preview that is open as long as the proxy runs."),
+    ] = None,
+    preview_selector: Annotated[
+        Text,
+        typer.Option("--preview-selector", metavar="K=GLOB,…", help="Which instances it shows. (default: all held)"),
+    ] = None,
+    insecure_preview: Annotated[
+        Flag, typer.Option("--insecure-preview", help="Let previews reach beyond this machine.")
+    ] = None,
     insecure_control: Annotated[
         Flag, typer.Option("--insecure-control", help="Let control and HTTP ports reach beyond this machine.")
     ] = None,

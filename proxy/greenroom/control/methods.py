@@ -62,6 +62,10 @@ def unary_methods(service: ControlService) -> tuple[tuple[str, Method, type[Mess
         ("DropCards", service.decisions.drop, control_pb2.DropCardsRequest),
         ("RevokeLease", service.decisions.revoke_lease, control_pb2.RevokeLeaseRequest),
         ("GetPolicy", service.get_policy, control_pb2.GetPolicyRequest),
+        ("OpenPreview", service.previews.open, control_pb2.OpenPreviewRequest),
+        ("ListPreviews", service.previews.list, control_pb2.ListPreviewsRequest),
+        ("GetPreview", service.previews.get, control_pb2.GetPreviewRequest),
+        ("ClosePreview", service.previews.close, control_pb2.ClosePreviewRequest),
     )
 
 

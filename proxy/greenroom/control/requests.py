@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 from google.protobuf.message import DecodeError, Message
 
-from greenroom.control.views import INSTANCES, OUTCOMES, ROLLOUT_HOLDS, selector_of
+from greenroom.control.views import INSTANCES, OUTCOMES, PREVIEWS, ROLLOUT_HOLDS, selector_of
 from greenroom.core.decisions import DecisionKind, PersonsDecision
 from greenroom.core.keyspace import InstanceId, lease_of
 from greenroom.core.policy import GATE_NAME, NO_GATE_NAME
@@ -22,6 +22,7 @@ from greenroom.core.strict import Reading, Schema, schema_of
 from greenroom.core.transitions import ITSELF, Outcome
 from greenroom.errors import InvalidRequest
 from greenroom.pb.control.v1 import control_pb2
+from greenroom.preview.previews import NewPreview
 from greenroom.store.claims import NewClaim
 
 MAX_NAME_BYTES = 256
@@ -32,6 +33,9 @@ SHORTEST_CLAIM_SECONDS = 5
 """A shorter one would end while etcd elects a leader."""
 LONGEST_CLAIM_SECONDS = 3600
 """A runner that died keeps its attempt from others for so long; who runs longer renews."""
+DEFAULT_PREVIEW_SECONDS = 3600
+"""A suite of checks is done by then, and a preview that somebody forgot is a hole that closes."""
+LONGEST_PREVIEW_SECONDS = 24 * 3600
 DEFAULT_PAGE_SIZE = 100
 MAX_PAGE_SIZE = 1000
 """So many fit into an answer as long as they have some KiB each; see paging for those that have more."""
@@ -111,14 +115,14 @@ class NewRolloutHold:
     ttl_seconds: int | None
 
 
-def instance_of(name: str) -> InstanceId:
+def instance_of(name: str, field: str = "name") -> InstanceId:
     """The instance of a resource name `instances/{id}`."""
-    instance = InstanceId(_id_of(name, INSTANCES))
+    instance = InstanceId(_id_of(name, INSTANCES, field))
     try:
         lease_of(instance)
     except ValueError:
         words = f"expected '{INSTANCES}' and a lease id in lower-case hexadecimal without leading zeros"
-        raise _wrong("name", f"{_shown(name)} names no instance: {words}") from None
+        raise _wrong(field, f"{_shown(name)} names no instance: {words}") from None
     return instance
 
 
@@ -218,6 +222,33 @@ def new_rollout_hold(request: control_pb2.CreateRolloutHoldRequest, now: datetim
     )
 
 
+def preview_of(name: str) -> str:
+    """The id in a resource name `previews/{id}`."""
+    return _id_of(name, PREVIEWS)
+
+
+def new_preview(request: control_pb2.OpenPreviewRequest) -> NewPreview:
+    """The preview to open; InvalidRequest names the field."""
+    asked = request.preview
+    if asked.name or asked.address or asked.HasField("create_time") or asked.HasField("expire_time"):
+        raise _wrong(
+            "preview", "name, address, create_time and expire_time are the proxy's to set; ttl is the caller's"
+        )
+    if not asked.actor.strip():
+        raise _wrong("preview.actor", "is required: who asks for it")
+    if asked.instance and asked.HasField("selector"):
+        raise _wrong("preview.selector", "is for many instances, and preview.instance names one; give one of the two")
+    if asked.only and not asked.instance:
+        raise _wrong("preview.only", "is for a preview of one instance: give preview.instance")
+    return NewPreview(
+        actor=_name("preview.actor", asked.actor),
+        ttl_seconds=_preview_seconds(asked),
+        instance=instance_of(asked.instance, "preview.instance") if asked.instance else None,
+        selector=selector_of(asked.selector) if asked.HasField("selector") else None,
+        only=asked.only,
+    )
+
+
 def page_size(asked: int) -> int:
     """How many to give at most; 0 is our choice, and more than we give at once is cut."""
     if asked < 0:
@@ -225,10 +256,10 @@ def page_size(asked: int) -> int:
     return min(asked or DEFAULT_PAGE_SIZE, MAX_PAGE_SIZE)
 
 
-def _id_of(name: str, collection: str) -> str:
+def _id_of(name: str, collection: str, field: str = "name") -> str:
     found = name.removeprefix(collection)
     if found == name or not found or "/" in found:
-        raise _wrong("name", f"{_shown(name)} is not of the form '{collection}{{id}}'")
+        raise _wrong(field, f"{_shown(name)} is not of the form '{collection}{{id}}'")
     return found
 
 
@@ -286,6 +317,17 @@ def _claim_seconds(request: control_pb2.ClaimGateRequest) -> int:
     if not SHORTEST_CLAIM_SECONDS <= seconds <= LONGEST_CLAIM_SECONDS:
         raise _wrong("ttl", bounds)
     return seconds
+
+
+def _preview_seconds(asked: control_pb2.Preview) -> float:
+    """An hour where nothing is said."""
+    try:
+        seconds = asked.ttl.ToTimedelta().total_seconds()
+    except (ValueError, OverflowError):
+        raise _wrong("preview.ttl", "is out of range") from None
+    if not 0 <= seconds <= LONGEST_PREVIEW_SECONDS:
+        raise _wrong("preview.ttl", f"must be at most {LONGEST_PREVIEW_SECONDS} s; 0 is {DEFAULT_PREVIEW_SECONDS} s")
+    return seconds or DEFAULT_PREVIEW_SECONDS
 
 
 def _shown(value: str) -> str:

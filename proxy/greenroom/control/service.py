@@ -21,6 +21,7 @@ from greenroom.control.hold_store import HoldStore
 from greenroom.control.metrics import Metrics
 from greenroom.control.paging import Place, page_after, page_of
 from greenroom.control.policy_in_force import PolicyInForce
+from greenroom.control.previews import PreviewCalls
 from greenroom.control.requests import (
     claim_token,
     instance_of,
@@ -41,6 +42,7 @@ from greenroom.core.snapshot import Snapshot
 from greenroom.core.verdicts import Effect, Unchanged
 from greenroom.errors import GreenroomError, NotReady, UnknownInstance
 from greenroom.pb.control.v1 import control_pb2
+from greenroom.preview.previews import Previews
 from greenroom.store.claims import ClaimStore
 from greenroom.store.fenced import DEADLINE_SECONDS, CarriedOut, Clock, carry_out, read_whole_snapshot
 from greenroom.store.follower import Follower
@@ -63,6 +65,7 @@ class ControlService:
         announcer: Announcer,
         metrics: Metrics,
         policy: PolicyInForce,
+        previews: Previews,
         may_revoke_leases: bool = False,
         limits: Callable[[], Limits] = lambda: UNLIMITED,
     ) -> None:
@@ -85,6 +88,8 @@ class ControlService:
             limits=limits,
         )
         """People's, beside what reporters and rollout holds are asked for here."""
+        self.previews = PreviewCalls(upstream, follower.mirror, previews)
+        """For those who check what is held."""
 
     async def list_instances(self, request: control_pb2.ListInstancesRequest) -> control_pb2.ListInstancesResponse:
         """Those that all filters leave, the longest known first."""

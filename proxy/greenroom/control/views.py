@@ -24,6 +24,7 @@ from greenroom.store.mirrored import MirroredInstance
 
 INSTANCES = "instances/"
 ROLLOUT_HOLDS = "rolloutHolds/"
+PREVIEWS = "previews/"
 
 STATES: Mapping[State, "control_pb2.InstanceState.ValueType"] = {
     State.HELD: control_pb2.INSTANCE_STATE_HELD,
@@ -197,10 +198,15 @@ def rollout_hold_message(hold: RolloutHold) -> control_pb2.RolloutHold:
         create_time=timestamp(hold.created),
         expire_time=timestamp(hold.expires),
     )
-    given = hold.selector.model_dump(exclude_none=True)
-    if given:
-        message.selector.CopyFrom(control_pb2.Selector(**given))
+    if (selector := selector_message(hold.selector)) is not None:
+        message.selector.CopyFrom(selector)
     return message
+
+
+def selector_message(selector: Selector) -> control_pb2.Selector | None:
+    """A selector; None for one that matches everything."""
+    given = selector.model_dump(exclude_none=True)
+    return control_pb2.Selector(**given) if given else None
 
 
 def selector_of(message: control_pb2.Selector) -> Selector:

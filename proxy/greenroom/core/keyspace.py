@@ -64,6 +64,12 @@ def held_key(shadow: bytes) -> Key | None:
     return Key(key) if slash else None
 
 
+def holder(key: bytes) -> InstanceId:
+    """The instance that a shadow or a record belongs to, by its key; of a key of another kind, some text or none."""
+    prefix = SHADOWS if key.startswith(SHADOWS) else RECORDS
+    return InstanceId(key[len(prefix) :].partition(b"/")[0].decode("utf-8", "replace"))
+
+
 def rollout_hold_key(hold_id: str) -> Key:
     """Where a rollout hold lies."""
     return Key(ROLLOUT_HOLDS + hold_id.encode())

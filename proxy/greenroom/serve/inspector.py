@@ -15,7 +15,7 @@ from greenroom.core.enums import check_enums
 from greenroom.core.glance import Glance
 from greenroom.core.keyspace import FIRST_CLIENT_KEY, is_reserved, prefix_end
 from greenroom.core.methods import METHODS, Handling
-from greenroom.core.own_leases import is_own_lease
+from greenroom.core.own_leases import check_grant, check_revoke
 from greenroom.core.ranges import Leaf, check_write, clip_range, clip_txn, clip_watch, leaves
 from greenroom.core.strict import AMBIGUOUS, OK, Finding, Reading, Schema, schema_of
 from greenroom.core.templates import GatedKey, GatedKeys
@@ -238,21 +238,12 @@ def _time_to_live(path: bytes, request: rpc_pb2.LeaseTimeToLiveRequest) -> Messa
 
 
 def _grant(_: bytes, request: rpc_pb2.LeaseGrantRequest) -> Message:
-    if is_own_lease(request.ID):
-        raise RefusedWrite(
-            f"lease id {request.ID:x} is of those that Greenroom keeps for itself: "
-            "choose another, or ask for 0 and etcd chooses"
-        )
+    check_grant(request.ID)
     return request
 
 
 def _revoke(_: bytes, request: rpc_pb2.LeaseRevokeRequest) -> Message:
-    """With its lease a rollout hold would end, and releases go on."""
-    if is_own_lease(request.ID):
-        raise RefusedWrite(
-            f"lease {request.ID:x} is Greenroom's own, and no client's to end: "
-            "a rollout hold is lifted with `greenroom rollout-hold lift`"
-        )
+    check_revoke(request.ID)
     return request
 
 

@@ -52,6 +52,7 @@ class Stream(Generic[RequestT, AnswerT]):
 
 
 WatchStream = Stream[rpc_pb2.WatchRequest, rpc_pb2.WatchResponse]
+KeepAliveStream = Stream[rpc_pb2.LeaseKeepAliveRequest, rpc_pb2.LeaseKeepAliveResponse]
 
 
 class Calls(ABC):
@@ -216,6 +217,18 @@ class ClientCalls(Calls):
     def __init__(self, connection: "_Connection", metadata: Metadata) -> None:
         self._connection, self._metadata = connection, metadata
 
+    @asynccontextmanager
+    async def watch(self) -> AsyncIterator[WatchStream]:
+        """Watch/Watch, cancelled at the end of the block."""
+        async with self._connection.stream(_WATCH, self._metadata, None) as stream:
+            yield stream
+
+    @asynccontextmanager
+    async def keep_alive(self) -> AsyncIterator[KeepAliveStream]:
+        """Lease/LeaseKeepAlive, cancelled at the end of the block."""
+        async with self._connection.stream(_KEEP_ALIVE, self._metadata, None) as stream:
+            yield stream
+
     async def _unary(self, method: "_Method[FoundT]", request: bytes, timeout_seconds: float | None) -> FoundT:
         return await self._connection.unary(method, request, self._metadata, timeout_seconds)
 
@@ -257,6 +270,8 @@ class _Connection:
     async def stream(
         self, method: "_StreamMethod[RequestT, AnswerT]", metadata: Metadata, timeout_seconds: float | None
     ) -> AsyncIterator[Stream[RequestT, AnswerT]]:
+        if self.waits:
+            timeout_seconds = await self.channels.wait_ready(timeout_seconds)
         with self.channels.current() as channel:
             async with channel.streams.use() as streams:
                 start: grpc.aio.StreamStreamMultiCallable[RequestT, AnswerT] = streams.stream_stream(

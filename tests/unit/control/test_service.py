@@ -13,6 +13,7 @@ from greenroom.store.follower import Follower
 from tests.support.control_side import EventLog, MovableClock
 from tests.support.mirroring import ONE, TWO, fed_follower, held, record_kv, unconnected
 from tests.support.policies import policy_in_force
+from tests.support.previews import previews_before
 from tests.support.registering import held_record, now
 
 GRPC_MAX_BYTES = 4 * 1024 * 1024
@@ -24,7 +25,16 @@ def service_of(follower: Follower) -> ControlService:
     announcer = Announcer(follower, clock=clock, log=log, metrics=metrics)
     upstream = unconnected()
     policy = policy_in_force(upstream, log=log)
-    return ControlService(upstream, follower, clock=clock, log=log, announcer=announcer, metrics=metrics, policy=policy)
+    previews = previews_before(upstream, follower, clock=clock, log=log)
+    return ControlService(
+        *(upstream, follower),
+        clock=clock,
+        log=log,
+        announcer=announcer,
+        metrics=metrics,
+        policy=policy,
+        previews=previews,
+    )
 
 
 async def test_before_the_mirror_is_whole_a_list_would_be_a_lie() -> None:

@@ -119,6 +119,26 @@ class ControlStub:
                 request_serializer=greenroom_dot_control_dot_v1_dot_control__pb2.GetPolicyRequest.SerializeToString,
                 response_deserializer=greenroom_dot_control_dot_v1_dot_control__pb2.Policy.FromString,
                 _registered_method=True)
+        self.OpenPreview = channel.unary_unary(
+                '/greenroom.control.v1.Control/OpenPreview',
+                request_serializer=greenroom_dot_control_dot_v1_dot_control__pb2.OpenPreviewRequest.SerializeToString,
+                response_deserializer=greenroom_dot_control_dot_v1_dot_control__pb2.Preview.FromString,
+                _registered_method=True)
+        self.ListPreviews = channel.unary_unary(
+                '/greenroom.control.v1.Control/ListPreviews',
+                request_serializer=greenroom_dot_control_dot_v1_dot_control__pb2.ListPreviewsRequest.SerializeToString,
+                response_deserializer=greenroom_dot_control_dot_v1_dot_control__pb2.ListPreviewsResponse.FromString,
+                _registered_method=True)
+        self.GetPreview = channel.unary_unary(
+                '/greenroom.control.v1.Control/GetPreview',
+                request_serializer=greenroom_dot_control_dot_v1_dot_control__pb2.GetPreviewRequest.SerializeToString,
+                response_deserializer=greenroom_dot_control_dot_v1_dot_control__pb2.Preview.FromString,
+                _registered_method=True)
+        self.ClosePreview = channel.unary_unary(
+                '/greenroom.control.v1.Control/ClosePreview',
+                request_serializer=greenroom_dot_control_dot_v1_dot_control__pb2.ClosePreviewRequest.SerializeToString,
+                response_deserializer=greenroom_dot_control_dot_v1_dot_control__pb2.ClosePreviewResponse.FromString,
+                _registered_method=True)
 
 
 class ControlServicer:
@@ -266,6 +286,36 @@ class ControlServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def OpenPreview(self, request, context):
+        """Opens a preview: an address where etcd's clients, such as a frontend for checks, see held keys as if released.
+
+        It is this proxy's alone, and ends with it. That of one instance ends with the instance's release or lease; any
+        with its time, or by ClosePreview. A reporter may open one of an instance that is its business.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ListPreviews(self, request, context):
+        """Those that are open at this proxy, in the order of their opening. A reporter is shown what it might have opened.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def GetPreview(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ClosePreview(self, request, context):
+        """Closes a preview: its clients' streams end with UNAVAILABLE, and its port is free again.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_ControlServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -353,6 +403,26 @@ def add_ControlServicer_to_server(servicer, server):
                     servicer.GetPolicy,
                     request_deserializer=greenroom_dot_control_dot_v1_dot_control__pb2.GetPolicyRequest.FromString,
                     response_serializer=greenroom_dot_control_dot_v1_dot_control__pb2.Policy.SerializeToString,
+            ),
+            'OpenPreview': grpc.unary_unary_rpc_method_handler(
+                    servicer.OpenPreview,
+                    request_deserializer=greenroom_dot_control_dot_v1_dot_control__pb2.OpenPreviewRequest.FromString,
+                    response_serializer=greenroom_dot_control_dot_v1_dot_control__pb2.Preview.SerializeToString,
+            ),
+            'ListPreviews': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListPreviews,
+                    request_deserializer=greenroom_dot_control_dot_v1_dot_control__pb2.ListPreviewsRequest.FromString,
+                    response_serializer=greenroom_dot_control_dot_v1_dot_control__pb2.ListPreviewsResponse.SerializeToString,
+            ),
+            'GetPreview': grpc.unary_unary_rpc_method_handler(
+                    servicer.GetPreview,
+                    request_deserializer=greenroom_dot_control_dot_v1_dot_control__pb2.GetPreviewRequest.FromString,
+                    response_serializer=greenroom_dot_control_dot_v1_dot_control__pb2.Preview.SerializeToString,
+            ),
+            'ClosePreview': grpc.unary_unary_rpc_method_handler(
+                    servicer.ClosePreview,
+                    request_deserializer=greenroom_dot_control_dot_v1_dot_control__pb2.ClosePreviewRequest.FromString,
+                    response_serializer=greenroom_dot_control_dot_v1_dot_control__pb2.ClosePreviewResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -814,6 +884,114 @@ class Control:
             '/greenroom.control.v1.Control/GetPolicy',
             greenroom_dot_control_dot_v1_dot_control__pb2.GetPolicyRequest.SerializeToString,
             greenroom_dot_control_dot_v1_dot_control__pb2.Policy.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def OpenPreview(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/greenroom.control.v1.Control/OpenPreview',
+            greenroom_dot_control_dot_v1_dot_control__pb2.OpenPreviewRequest.SerializeToString,
+            greenroom_dot_control_dot_v1_dot_control__pb2.Preview.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListPreviews(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/greenroom.control.v1.Control/ListPreviews',
+            greenroom_dot_control_dot_v1_dot_control__pb2.ListPreviewsRequest.SerializeToString,
+            greenroom_dot_control_dot_v1_dot_control__pb2.ListPreviewsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def GetPreview(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/greenroom.control.v1.Control/GetPreview',
+            greenroom_dot_control_dot_v1_dot_control__pb2.GetPreviewRequest.SerializeToString,
+            greenroom_dot_control_dot_v1_dot_control__pb2.Preview.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ClosePreview(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/greenroom.control.v1.Control/ClosePreview',
+            greenroom_dot_control_dot_v1_dot_control__pb2.ClosePreviewRequest.SerializeToString,
+            greenroom_dot_control_dot_v1_dot_control__pb2.ClosePreviewResponse.FromString,
             options,
             channel_credentials,
             insecure,
