@@ -16,7 +16,7 @@ from google.protobuf.message import Message
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 
-from greenroom.access.roles import METHODS, Role
+from greenroom.access.roles import METHODS, WITHOUT_GATES, Role
 from greenroom.core.keyspace import InstanceId
 from greenroom.core.record import Record
 from greenroom.pb.control.v1 import control_pb2 as pb
@@ -300,7 +300,9 @@ def test_a_reporter_passes_its_own_gates_only(guarded: Guarded) -> None:
     assert guarded.stored() == before
 
 
-@pytest.mark.parametrize("method", [name for name in DECLARED if METHODS[name] is Role.REPORTER])
+@pytest.mark.parametrize(
+    "method", [name for name in DECLARED if METHODS[name] is Role.REPORTER and name not in WITHOUT_GATES]
+)
 def test_a_reporter_keeps_to_its_instances_at_every_method(guarded: Guarded, method: str) -> None:
     """The instance is judged by the record that the change would be made from, within the same fence."""
     worker = guarded.proxy.held_worker(model="large")
@@ -309,6 +311,36 @@ def test_a_reporter_keeps_to_its_instances_at_every_method(guarded: Guarded, met
     assert error_reason(error) == "NOT_PERMITTED"
     assert f"may not report on {worker.instance} (dynamo.backend.generate large): only on" in str(error)
     assert guarded.stored() == before
+
+
+def test_a_reporter_opens_sees_and_closes_previews_of_its_own_instances_only(guarded: Guarded) -> None:
+    """`ci` is limited to a gate, and may look at every instance; what shows more than one is an operator's."""
+    own, foreign = guarded.proxy.held_worker(model="tiny-chat"), guarded.proxy.held_worker(model="large")
+
+    def open_as(name: str, worker: Worker | None) -> Any:
+        asked = pb.Preview(instance=f"instances/{worker.instance}" if worker else "", only=worker is not None)
+        return guarded.call("OpenPreview", pb.OpenPreviewRequest(preview=asked), bearer(name))
+
+    def refused(method: str, request: Message, name: str) -> bool:
+        return error_reason(guarded.refusal(method, request, bearer(name))) == "NOT_PERMITTED"
+
+    def listed(name: str) -> list[str]:
+        found = guarded.call("ListPreviews", pb.ListPreviewsRequest(), bearer(name)).previews
+        return [preview.name for preview in found]
+
+    of_foreign = pb.OpenPreviewRequest(preview=pb.Preview(instance=f"instances/{foreign.instance}"))
+    assert refused("OpenPreview", of_foreign, "tiny-ci")
+    assert refused("OpenPreview", pb.OpenPreviewRequest(preview=pb.Preview()), "ci")
+    mine, others, all_held = open_as("tiny-ci", own), open_as("ci", foreign), open_as("ann", None)
+    assert (mine.actor, others.actor, all_held.actor) == ("tiny-ci", "ci", "ann")
+    wait_for(lambda: listed("ci") == [mine.name, others.name], describe="the proxy's list has both instances")
+    assert (listed("tiny-ci"), listed("ann")) == ([mine.name], [mine.name, others.name, all_held.name])
+    for preview in (others, all_held):
+        assert refused("GetPreview", pb.GetPreviewRequest(name=preview.name), "tiny-ci")
+        assert refused("ClosePreview", pb.ClosePreviewRequest(name=preview.name), "tiny-ci")
+    for preview in (mine, others, all_held):
+        guarded.call("ClosePreview", pb.ClosePreviewRequest(name=preview.name), bearer("ann"))
+    assert listed("ann") == []
 
 
 def test_a_reporter_reports_on_the_instances_that_are_its_own(guarded: Guarded) -> None:

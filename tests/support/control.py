@@ -78,6 +78,19 @@ class Control:
         said = {"name": f"instances/{instance}", "reason": "the test says so", "actor": "tests", **fields}
         return getattr(self.stub, rpc)(request_type(**said), timeout=CALL_SECONDS)
 
+    def open_preview(self, instance: str = "", **fields: Any) -> control_pb2.Preview:
+        """A preview of one instance, or of what the fields say; for an hour unless they say."""
+        name = f"instances/{instance}" if instance else ""
+        asked = control_pb2.Preview(instance=name, actor=self.reporter, **fields)
+        return self.stub.OpenPreview(control_pb2.OpenPreviewRequest(preview=asked), timeout=CALL_SECONDS)
+
+    def previews(self) -> list[control_pb2.Preview]:
+        return list(self.stub.ListPreviews(control_pb2.ListPreviewsRequest(), timeout=CALL_SECONDS).previews)
+
+    def close_preview(self, name: str) -> control_pb2.Preview:
+        request = control_pb2.ClosePreviewRequest(name=name)
+        return self.stub.ClosePreview(request, timeout=CALL_SECONDS).preview
+
     def hold_rollout(self, hold_id: str) -> None:
         hold = control_pb2.RolloutHold(reason="the test says so", actor="tests")
         request = control_pb2.CreateRolloutHoldRequest(rollout_hold=hold, rollout_hold_id=hold_id)

@@ -61,14 +61,18 @@ def checked_txn(request: rpc_pb2.TxnRequest, view: View) -> rpc_pb2.TxnRequest:
     for part in parts:
         check_enums(part)
     clipped = clip_txn(request, parts)
-    for part in leaves(clipped):
+    for part in sorted(leaves(clipped), key=_is_write, reverse=True):
         _check_leaf(part, view)
     return clipped
 
 
+def _is_write(leaf: Leaf) -> bool:
+    return isinstance(leaf, rpc_pb2.PutRequest | rpc_pb2.DeleteRangeRequest)
+
+
 def _check_leaf(leaf: Leaf, view: View) -> None:
     range_end = b"" if isinstance(leaf, rpc_pb2.PutRequest) else leaf.range_end
-    is_write = isinstance(leaf, rpc_pb2.PutRequest | rpc_pb2.DeleteRangeRequest)
+    is_write = _is_write(leaf)
     if view.gated_keys.overlaps(leaf.key, range_end):
         if is_write:
             raise PreviewWrite(
