@@ -4,7 +4,7 @@ The rule: what is to be shown is worked out from what was done, never by the pro
 """
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -65,7 +65,7 @@ class Moment:
     """The store at one revision, and whom a selector of each model is about then."""
 
     store: ModelEtcd
-    matched: dict[str, frozenset[str]]
+    matched: Mapping[str, frozenset[InstanceId]]
 
 
 class PreviewFleet:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from greenroom.access.authorise import authorise, check_instance, check_role, gates_of
+from greenroom.access.authorise import authorise, check_instance, check_operator, check_role, gates_of
 from greenroom.access.callers import ANYBODY, Caller, InstanceSelector
 from greenroom.access.refusals import Refusal
 from greenroom.access.roles import METHODS, Role
@@ -49,6 +49,20 @@ def test_a_reporter_keeps_to_its_gates() -> None:
         authorise(CI, "ReportVerdict", verdict("accuracy"))
     assert str(raised.value) == "ci may not report for the gate 'accuracy': only for smoke, latency-*"
     assert raised.value.cause == Refusal.GATE
+
+
+def test_a_preview_is_about_no_gate() -> None:
+    """Whoever reports for one gate alone looks at the same worker as the others."""
+    asked = authorise(CI, "OpenPreview", pb.OpenPreviewRequest(preview=pb.Preview(instance=f"instances/{ONE}")))
+    assert asked.preview.actor == "ci"
+    assert authorise(CI, "ListPreviews", pb.ListPreviewsRequest()) == pb.ListPreviewsRequest()
+
+
+def test_what_a_method_does_for_operators_only() -> None:
+    for caller in (ANN, ANYBODY):
+        check_operator(caller, "a preview of everything")
+    with pytest.raises(NotPermitted, match="ci is a reporter: a preview of everything needs the role operator"):
+        check_operator(CI, "a preview of everything")
 
 
 def test_an_operator_has_every_gate() -> None:

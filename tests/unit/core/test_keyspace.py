@@ -19,6 +19,7 @@ from greenroom.core.keyspace import (
     claimed_gate,
     clip,
     held_key,
+    holder,
     in_range,
     instance_id,
     is_reserved,
@@ -44,6 +45,11 @@ STORED = (
 def test_an_instance_is_named_by_its_lease_in_hexadecimal(lease: int, name: str) -> None:
     assert instance_id(lease) == name
     assert lease_of(instance_id(lease)) == lease
+
+
+def test_whose_a_shadow_or_a_record_is() -> None:
+    assert holder(shadow_key(INSTANCE, Key(b"v1/mdc/x"))) == INSTANCE
+    assert holder(record_key(INSTANCE)) == INSTANCE
 
 
 @pytest.mark.parametrize("lease", [0, -1, 1 << 63])

@@ -1,4 +1,4 @@
-"""One watch of etcd's for each of a client's, and what is shown of it. All histories: tests/property/test_preview.py."""
+"""One watch of etcd's for each of a client's, and what is shown of it. Histories: tests/property/test_preview.py."""
 
 from typing import Any
 
@@ -53,7 +53,7 @@ def test_a_release_is_one_put_and_a_withdrawal_too() -> None:
 
 @pytest.mark.parametrize(("one", "kinds"), [(Create.NOPUT, {DELETE}), (Create.NODELETE, {PUT})])
 def test_filters_are_of_what_is_shown(one: Any, kinds: set[int]) -> None:
-    """Were they etcd's, a release would be a deletion to who wants no puts, and a drop nothing to who wants deletions."""
+    """Were they etcd's, a release would be a deletion to whoever wants no puts."""
     watch = PreviewWatch(Create(**CARDS, filters=[one]), View(GATED))
     assert {kind for kind, _, _ in told(watch, *RELEASE, delete_event(shadow_key(TWO, card_key(TWO)), 10))} == kinds
 
