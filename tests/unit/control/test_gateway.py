@@ -29,7 +29,8 @@ class Broken(ControlService):
     """A service with bugs."""
 
     def __init__(self) -> None:
-        self.decisions = service_of(fed_follower()).decisions
+        whole = service_of(fed_follower())
+        self.decisions, self.previews = whole.decisions, whole.previews
 
     async def list_instances(self, request: pb.ListInstancesRequest) -> pb.ListInstancesResponse:
         raise ZeroDivisionError("secret")
