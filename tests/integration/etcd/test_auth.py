@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import grpc
 import pytest
 
-from greenroom.pb.etcd import election_pb2, election_pb2_grpc, rpc_pb2
+from greenroom.pb.etcd import auth_pb2, election_pb2, election_pb2_grpc, rpc_pb2
 from tests.support.auth import (
     FAST,
     FRONTEND,
@@ -23,10 +23,10 @@ from tests.support.auth import (
     proxied,
 )
 from tests.support.client import CALL_SECONDS, EtcdClient, delete, get, prefix_end, put, version_is
-from tests.support.endpoints import Proxy
+from tests.support.endpoints import SHADOWS, Proxy
 from tests.support.etcd import Etcd
 from tests.support.twin import Refused, refusal
-from tests.support.workers import Worker
+from tests.support.workers import CARDS, Worker
 
 DENIED = (grpc.StatusCode.PERMISSION_DENIED, "etcdserver: permission denied")
 OK = (grpc.StatusCode.OK, "")
@@ -335,3 +335,30 @@ def test_who_may_not_write_a_card_learns_nothing_by_trying(users: Users, proxy: 
         assert put_as(stranger, request, stranger.metadata) == DENIED
     assert proxy.public.revision() == before
     proxy.client.revoke(worker.lease)
+
+
+def test_a_preview_shows_its_client_what_etcd_lets_it_read(users: Users, proxy: Proxy) -> None:
+    """A frontend's user reads what Dynamo has; what is held, only one who may read from there to the cards' end."""
+    worker, looker = proxy.held_worker(), "looker"
+    with users.client(ROOT) as root:
+        root.auth.UserAdd(rpc_pb2.AuthUserAddRequest(name=looker, password=looker), metadata=root.metadata)
+        root.auth.RoleAdd(rpc_pb2.AuthRoleAddRequest(name=looker), metadata=root.metadata)
+        perm = auth_pb2.Permission(permType=auth_pb2.Permission.READ, key=SHADOWS, range_end=b"v10")
+        root.auth.RoleGrantPermission(
+            rpc_pb2.AuthRoleGrantPermissionRequest(name=looker, perm=perm), metadata=root.metadata
+        )
+        root.auth.UserGrantRole(rpc_pb2.AuthUserGrantRoleRequest(user=looker, role=looker), metadata=root.metadata)
+    opened = proxy.control.open_preview(worker.instance, only=True)
+    cards = (CARDS, prefix_end(CARDS))
+    with users.client(FRONTEND, opened.address) as frontend, EtcdClient(opened.address) as nobody:
+        for client, words in ((frontend, DENIED[1]), (nobody, "etcdserver: user name is empty")):
+            with pytest.raises(grpc.RpcError) as refused:
+                client.range(*cards)
+            assert refusal(refused.value)[1] == words
+        assert users.token(FRONTEND, opened.address), "a client logs in there as it does at etcd"
+    with users.client(looker, opened.address, header="authorization") as client:
+        assert [kv.key for kv in client.range(*cards).kvs] == [worker.card_key]
+        with client.watch(*cards, start_revision=2) as log:
+            log.wait_events(1)
+            assert log.changes == [("PUT", worker.card_key)]
+    proxy.control.close_preview(opened.name)
