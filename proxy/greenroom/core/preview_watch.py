@@ -101,16 +101,23 @@ class PreviewWatch:
         return [(turn.revision, instance) for turn in self._turns for instance in turn.changed]
 
     def shown(self, response: rpc_pb2.WatchResponse, shadows: Shadows) -> rpc_pb2.WatchResponse | None:
-        """The response as the client sees it, None where it sees nothing of it. What says no events passes as it is."""
+        """The response as the client sees it, None where it sees nothing of it. What says no events passes as it is.
+
+        etcd tells progress to a watch that has had no events for long, and ours has some that nobody sees: whoever asked
+        for it is told with those how far it is.
+        """
         if not response.events:
             return response
         events = [event for turn in self._turns for event in self._of_turn(turn, shadows)]
-        if not events:
+        if not events and not self._create.progress_notify:
             return None
         seen = rpc_pb2.WatchResponse()
         seen.CopyFrom(response)
         del seen.events[:]
         seen.events.extend(events)
+        if not events:
+            # The header can name a revision that has not been told yet, where etcd splits a long backlog.
+            seen.header.revision = response.events[-1].kv.mod_revision
         return seen
 
     def _in_turns(self, events: Iterable[Event]) -> Iterator[_Turn]:

@@ -65,6 +65,16 @@ def test_what_says_no_events_passes_and_what_shows_none_does_not() -> None:
     assert told(watch, put_event(SHADOW, b"card", 8), put_event(b"v1/instances/x", b"", 9)) == []
 
 
+def test_who_asked_for_progress_is_told_it_with_what_is_not_shown() -> None:
+    watch = PreviewWatch(Create(**CARDS, progress_notify=True), View(GATED, instance=TWO))
+    response = rpc_pb2.WatchResponse(watch_id=3, events=[put_event(SHADOW, b"card", 8)])
+    response.header.revision = 20
+    watch.unread(response)
+    told_progress = watch.shown(response, {})
+    assert told_progress is not None
+    assert (told_progress.watch_id, told_progress.header.revision, len(told_progress.events)) == (3, 8, 0)
+
+
 def test_previous_values_are_told_to_who_asked_for_them() -> None:
     released, dropped = RELEASE[0], kv_pb2.Event()
     dropped.CopyFrom(RELEASE[1])
