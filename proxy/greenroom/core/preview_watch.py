@@ -103,8 +103,8 @@ class PreviewWatch:
     def shown(self, response: rpc_pb2.WatchResponse, shadows: Shadows) -> rpc_pb2.WatchResponse | None:
         """The response as the client sees it, None where it sees nothing of it. What says no events passes as it is.
 
-        etcd tells progress to a watch that has had no events for long, and ours has some that nobody sees: whoever asked
-        for it is told with those how far it is.
+        etcd tells progress to a watch that has had no events for long, and ours has some that nobody sees: with those
+        it is told to whoever asked for it.
         """
         if not response.events:
             return response
