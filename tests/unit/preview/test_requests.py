@@ -9,8 +9,8 @@ from greenroom.errors import GreenroomError, PreviewWrite, RefusedWrite, Unsuppo
 from greenroom.pb.etcd import rpc_pb2
 from greenroom.preview.requests import checked_delete, checked_put, checked_read, checked_txn, parsed
 from tests.support.client import delete, get, put, version_is
-from tests.support.mirroring import ONE
-from tests.support.registering import card_key
+from tests.support.mirroring import ONE, TWO
+from tests.support.registering import card_key, instance_record_key
 from tests.support.wire import bytes_field
 
 VIEW = View(dynamo_gated_keys(instances=False))
@@ -66,8 +66,11 @@ def test_a_txn_would_show_gated_keys_as_etcd_has_them() -> None:
             checked_txn(wrong, VIEW)
     ranged = Txn(success=[get(b"v1/a", b"v1/b")])
     assert checked_txn(ranged, VIEW) is ranged
-    with pytest.raises(UnsupportedCall, match="of one instance alone reads no ranges"):
-        checked_txn(ranged, ALONE)
+    own, anothers = (Txn(compare=[version_is(instance_record_key(instance), 0)]) for instance in (ONE, TWO))
+    assert checked_txn(own, ALONE) is own
+    for wrong in (ranged, anothers):
+        with pytest.raises(UnsupportedCall, match="reads neither ranges nor another one's keys"):
+            checked_txn(wrong, ALONE)
 
 
 def test_a_client_may_write_its_own() -> None:
