@@ -82,15 +82,16 @@ class PreviewFleet:
         self._remember()
 
     def register(self, member: Member, kind: str, model: str) -> None:
-        """A new gated key, or another value of one: held unless the worker is released, and then held later."""
+        """A new gated key, held also where the worker is released; or a held card that becomes another model's."""
         key = member.key(kind)
         if kind == "instance" and not self.holds_instances:
             self._txn(put(key, self._value(None), member.lease))
             return
-        if key in self.store.items:
+        if key in self.store.items or (kind == "instance" and self._at(member, key)):
             self.edit(member, kind)
             return
-        member.listed.pop(key, None)
+        if self._at(member, key) is None:
+            member.listed.pop(key, None)
         member.listed[key] = model if kind != "instance" else None
         if member.state is State.RELEASED:
             member.later.add(key)

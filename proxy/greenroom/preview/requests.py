@@ -82,5 +82,5 @@ def _check_leaf(leaf: Leaf, view: View) -> None:
         raise UnsupportedCall(f"a Txn through a preview neither reads nor compares gated keys, as from {leaf.key!r}")
     if view.only and not is_write and (range_end or view.is_its_own(leaf.key) is False):
         raise UnsupportedCall(
-            f"a Txn through a preview of one instance alone reads neither ranges nor another one's keys, as {leaf.key!r}"
+            f"a Txn through a preview of one instance alone reads no ranges, and no keys of another one: {leaf.key!r}"
         )

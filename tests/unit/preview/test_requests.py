@@ -69,7 +69,7 @@ def test_a_txn_would_show_gated_keys_as_etcd_has_them() -> None:
     own, anothers = (Txn(compare=[version_is(instance_record_key(instance), 0)]) for instance in (ONE, TWO))
     assert checked_txn(own, ALONE) is own
     for wrong in (ranged, anothers):
-        with pytest.raises(UnsupportedCall, match="reads neither ranges nor another one's keys"):
+        with pytest.raises(UnsupportedCall, match="reads no ranges, and no keys of another one"):
             checked_txn(wrong, ALONE)
 
 
