@@ -22,7 +22,7 @@ from greenroom.errors import NotReady, StandingPreview, StartError, TooManyPrevi
 from greenroom.preview.places import PreviewPlaces
 from greenroom.preview.server import PreviewServer
 from greenroom.preview.unary import OwnLeases
-from greenroom.store.changes import Subscription
+from greenroom.store.changes import NOTHING, Changes, Subscription
 from greenroom.store.fenced import Clock
 from greenroom.store.follower import Follower
 from greenroom.store.upstream import Upstream
@@ -101,6 +101,7 @@ class _Open:
     server: PreviewServer
     ends: float | None
     cause: Cause = Cause.TTL
+    is_new: bool = True
 
 
 class Previews:
@@ -169,12 +170,13 @@ class Previews:
 
     async def run(self) -> None:
         """Closes what is over, until cancelled."""
+        changes = Changes(everything=True)
         with self._follower.subscribe() as self._changes:
             while True:
-                self._look_at_instances()
+                self._look_at_instances(changes)
                 for one in self._due():
                     await self._end(one, one.cause)
-                await self._next_change()
+                changes = await self._next_change(self._changes)
 
     async def stop(self) -> None:
         """Closes all; none is opened any more."""
@@ -225,9 +227,12 @@ class Previews:
         self._log.info("preview.closed", preview=one.preview.preview_id, cause=str(cause), by=by or None)
         await one.server.stop(f"the preview {one.preview.preview_id} is closed: {_WORDS[cause]}")
 
-    def _look_at_instances(self) -> None:
+    def _look_at_instances(self, changes: Changes) -> None:
         """Gives those whose instance needs no preview any more their end."""
         for one in self._open.values():
+            if not (one.is_new or changes.everything or one.preview.shows.instance in changes.instances):
+                continue
+            one.is_new = False
             cause = self._why_over(one.preview.shows)
             if cause is not None and one.cause is Cause.TTL:
                 soon = self._time() + AFTERWARDS_SECONDS
@@ -248,12 +253,11 @@ class Previews:
         now = self._time()
         return [one for one in self._open.values() if one.ends is not None and one.ends <= now]
 
-    async def _next_change(self) -> None:
-        """Returns at a change, or when the next one is due."""
-        assert self._changes is not None, "run has subscribed"
+    async def _next_change(self, subscription: Subscription) -> Changes:
+        """What changed; nothing when the next one is due, or a new one was opened."""
         ends = [one.ends for one in self._open.values() if one.ends is not None]
         try:
             async with asyncio.timeout_at(min(ends) if ends else None):
-                await self._changes.next()
+                return await subscription.next()
         except TimeoutError:
-            return
+            return NOTHING
