@@ -90,6 +90,38 @@ def test_previous_values_are_told_to_who_asked_for_them() -> None:
         assert (event.prev_kv.key, event.prev_kv.value) == ((card_key(ONE), b"held") if asked else (b"", b""))
 
 
+@pytest.mark.parametrize(
+    ("before", "after", "shown", "has_previous"),
+    [
+        (9, 7, [PUT], False),
+        (7, 7, [PUT], True),
+        (7, 9, [DELETE], True),
+        (9, 9, [], False),
+        (None, 7, [PUT], False),
+        (None, 9, [], False),
+        (7, None, [DELETE], True),
+        (9, None, [], False),
+        (None, None, [DELETE], False),
+    ],
+)
+def test_alone_a_key_that_changes_hands_appears_or_is_gone(
+    before: int | None, after: int | None, shown: list[int], has_previous: bool
+) -> None:
+    """On leases 7, the preview's own, and 9. Of what etcd no longer remembers, a deletion too many harms nobody."""
+    view = View(GATED, instance=ONE, only=True, own_leases={7})
+    watch = PreviewWatch(Create(key=b"v1/e", range_end=b"v1/f", prev_kv=True), view)
+    event = put_event(b"v1/e", b"", 9) if after else delete_event(b"v1/e", 9)
+    event.kv.lease = after or 0
+    if before:
+        event.prev_kv.key, event.prev_kv.lease = b"v1/e", before
+    response = rpc_pb2.WatchResponse(events=[event])
+    watch.unread(response)
+    seen = watch.shown(response, {})
+    assert [(one.type, one.HasField("prev_kv")) for one in (seen.events if seen else ())] == [
+        (kind, has_previous) for kind in shown
+    ]
+
+
 def test_what_the_watch_looks_at_before_its_time_is_not_shown() -> None:
     """One that begins in the future follows the records from now on."""
     view = View(GATED, selector=Selector(model="x"))
