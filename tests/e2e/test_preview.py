@@ -37,7 +37,10 @@ def checked(dynamo: Dynamo, store: Store) -> Iterator[Checked]:
         public = stack.enter_context(Frontend(dynamo, direct))
         address = greenroom.must("preview", "open", mocker.instance, "--only").strip()
         environment = dynamo.environment(f"http://{address}")
-        inside = stack.enter_context(Frontend(dynamo, environment, name="frontend-preview"))
+        inside = Frontend(dynamo, environment, name="frontend-preview")
+        # Of all frontends this one asks the most of etcd: more watches, and an event channel on a lease of its own.
+        inside.command += ["--router-mode", "kv", "--router-replica-sync"]
+        stack.enter_context(inside)
         yield Checked(greenroom, mocker, beacon, public, inside, address)
 
 
@@ -50,6 +53,13 @@ def test_a_held_worker_answers_a_chat_on_its_preview_and_nobody_elsewhere(checke
     assert checked.public.chat(MOCKED) == 404
     assert checked.inside.models() == {MOCKED}, "one instance alone: no public card of another one"
     assert checked.inside.chat(BEACON) == 404
+
+
+def test_its_frontend_writes_what_is_its_own_through_the_preview(checked: Checked, store: Store) -> None:
+    """Its event channel is on a lease that the preview relays, beside those of the two workers."""
+    checked.inside.wait_chat(MOCKED)
+    workers = {checked.mocker.lease_id, checked.beacon.lease_id}
+    assert {entry.lease for entry in store.client.prefix(b"v1/event_channels/").kvs} - workers
 
 
 def test_its_release_makes_it_public_and_closes_the_preview(checked: Checked) -> None:
