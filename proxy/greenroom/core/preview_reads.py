@@ -85,6 +85,4 @@ def _check_options(request: rpc_pb2.RangeRequest) -> None:
     if request.sort_order not in _SORTED_AS_IT_IS or request.sort_target != rpc_pb2.RangeRequest.KEY:
         given.append("sort_target or sort_order")
     if given:
-        raise UnsupportedCall(
-            f"a preview gives keys in their order, and does not know {', '.join(given)} on gated keys"
-        )
+        raise UnsupportedCall(f"a preview gives keys in their order, and takes no {', '.join(given)}")

@@ -22,6 +22,7 @@ from greenroom.errors import NotReady, StandingPreview, StartError, TooManyPrevi
 from greenroom.preview.places import PreviewPlaces
 from greenroom.preview.server import PreviewServer
 from greenroom.preview.unary import OwnLeases
+from greenroom.processes import free_port
 from greenroom.store.changes import NOTHING, Changes, Subscription
 from greenroom.store.fenced import Clock
 from greenroom.store.follower import Follower
@@ -152,12 +153,12 @@ class Previews:
     async def open_standing(self, address: Address, selector: Selector | None) -> Preview:
         """The one that the proxy is started with; StartError where it cannot listen there."""
         wanted = NewPreview(actor="", ttl_seconds=0.0, selector=selector)
-        server = self._server(wanted)
+        server, chosen = self._server(wanted), replace(address, port=address.port or free_port(address.host))
         try:
-            await server.start(address)
+            await server.start(chosen)
         except OSError as error:
             raise StartError(f"--preview-listen '{address}': {error}") from error
-        told = self._places.told(address)
+        told = self._places.told(chosen)
         return self._opened(Preview(STANDING, wanted, told, self._clock(), None), server, None)
 
     async def close(self, preview_id: str, *, by: str) -> Preview:
@@ -214,7 +215,7 @@ class Previews:
             **({"instance": shows.instance, "only": shows.only} if shows.instance else {}),
             **({} if shows.instance else {"shows": str(shows.selector or Selector())}),
             **({"expires": f"{preview.expires:%Y-%m-%d %H:%M:%S} UTC"} if preview.expires else {}),
-            by=shows.actor or None,
+            **({"by": shows.actor} if shows.actor else {}),
         )
         if self._changes is not None:
             self._changes.wake()
@@ -224,7 +225,8 @@ class Previews:
         if self._open.pop(one.preview.preview_id, None) is None:
             return
         self._told.closed(cause)
-        self._log.info("preview.closed", preview=one.preview.preview_id, cause=str(cause), by=by or None)
+        who = {"by": by} if by else {}
+        self._log.info("preview.closed", preview=one.preview.preview_id, cause=str(cause), **who)
         await one.server.stop(f"the preview {one.preview.preview_id} is closed: {_WORDS[cause]}")
 
     def _look_at_instances(self, changes: Changes) -> None:

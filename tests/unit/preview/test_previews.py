@@ -13,7 +13,7 @@ from greenroom.addresses import Address
 from greenroom.core.keyspace import record_key, shadow_key
 from greenroom.core.record import State
 from greenroom.core.selectors import Selector
-from greenroom.errors import NotReady, StandingPreview, TooManyPreviews, UnknownPreview
+from greenroom.errors import NotReady, StandingPreview, StartError, TooManyPreviews, UnknownPreview
 from greenroom.preview import previews as module
 from greenroom.preview.places import PreviewPlaces
 from greenroom.preview.previews import NewPreview, Previews
@@ -136,6 +136,14 @@ async def test_the_standing_one_is_nobodys_to_close() -> None:
         assert (standing.preview_id, standing.address, standing.expires) == ("standing", str(address), None)
         with pytest.raises(StandingPreview):
             await one.previews.close("standing", by="ann")
+        with pytest.raises(StartError, match=f"--preview-listen '{address}': {address} is taken"):
+            await one.previews.open_standing(address, None)
+
+
+async def test_the_standing_one_finds_a_free_port_where_it_is_told_none() -> None:
+    async with side() as one:
+        standing = await one.previews.open_standing(Address("127.0.0.1", 0), None)
+        assert int(standing.address.rpartition(":")[2]) > 0
 
 
 def test_a_selector_that_matches_everything_is_none() -> None:
