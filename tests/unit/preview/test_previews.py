@@ -109,6 +109,20 @@ async def test_a_release_closes_that_of_the_instance_and_no_other(monkeypatch: p
         assert (closed["cause"], list(one.previews)) == ("released", [everything])
 
 
+async def test_a_released_instance_whose_later_card_waits_keeps_its_preview(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A LoRA adapter brings a gate of its own: it is checked through the preview, while its worker serves."""
+    monkeypatch.setattr(module, "AFTERWARDS_SECONDS", 0.0)
+    async with side() as one:
+        adapter_published, record_released = released()
+        one.tell(record_released)
+        kept = await one.previews.open(OF_ONE)
+        await one.previews.open(replace(ALL_HELD, ttl_seconds=0.01))
+        await one.log.wait_named("preview.closed")
+        assert list(one.previews) == [kept]
+        one.tell(adapter_published)
+        assert [closed["cause"] for closed in await one.log.wait_named("preview.closed", 2)] == ["ttl", "released"]
+
+
 async def test_the_end_of_a_lease_closes_it_but_a_mirror_that_is_behind_does_not(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
