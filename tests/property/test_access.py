@@ -19,8 +19,10 @@ from greenroom.pb.control.v1 import control_pb2 as pb
 from tests.support.registering import held_record
 
 SERVICE = pb.DESCRIPTOR.services_by_name["Control"]
-UNNAMED = {"LiftRolloutHold", "RenewClaim", "ReleaseClaim"}
-"""Methods whose requests have no field for who asks: a lifted hold is gone, a claim is known by its lease."""
+UNNAMED = {"LiftRolloutHold", "RenewClaim", "ReleaseClaim", "ListPreviews", "GetPreview", "ClosePreview"}
+"""Methods whose requests have no field for who asks. What they end is gone, and the log says by whom; a claim is known
+by its lease.
+"""
 ONE = InstanceId("1a2b")
 NAMES = ("ci", "ann", "greenroom-ci")
 gate_names = st.text("ab-", min_size=0, max_size=4)
