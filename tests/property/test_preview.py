@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from greenroom.core.keyspace import Key, in_range
@@ -55,23 +55,43 @@ steps = st.lists(
 )
 
 
+def registered(model: str) -> tuple[str, int, str, str, int]:
+    return ("register", 0, "card", model, 0)
+
+
 @pytest.mark.parametrize("view", VIEWS, ids=str)
+@example(
+    # A card that was deleted comes back as another model's: nothing is there that a selector's change could take away.
+    steps=[registered("tiny"), ("delete", 0, "card", "tiny", 0), registered("large")],
+    holds_instances=False,
+    range_=RANGES[0],
+    start=0,
+    has_previous=True,
+    batches=[1] * 30,
+)
 @settings(max_examples=120)
-@given(steps, st.booleans(), st.sampled_from(RANGES), st.data())
+@given(
+    steps=steps,
+    holds_instances=st.booleans(),
+    range_=st.sampled_from(RANGES),
+    start=st.just(0) | st.integers(0, 25),
+    has_previous=st.booleans(),
+    batches=st.lists(st.integers(1, 4), min_size=30, max_size=30),
+)
 def test_whatever_happens_a_preview_shows_it_as_if_released(
     view: Shown,
     steps: list[tuple[str, int, str, str, int]],
     holds_instances: bool,
     range_: tuple[bytes, bytes],
-    data: st.DataObject,
+    start: int,
+    has_previous: bool,
+    batches: list[int],
 ) -> None:
     fleet = moved(steps, holds_instances=holds_instances)
-    own = view_of(view, holds_instances=holds_instances)
-    start = data.draw(st.sampled_from(sorted(fleet.moments)[: data.draw(st.sampled_from((1, None)))]))
+    own, moments = view_of(view, holds_instances=holds_instances), sorted(fleet.moments)
+    start = moments[start % len(moments)]
     known = {kv.key: kv.value for kv in read(fleet.moments[start].store, own, range_).kvs}
     assert known == expected(fleet, start, view, range_)
-    has_previous = data.draw(st.booleans())
-    batches = data.draw(st.lists(st.integers(1, 4), min_size=30, max_size=30))
     newest = start
     for events in watched(fleet, own, range_, start, has_previous=has_previous, batches=batches):
         for revision in range(newest + 1, max(event.kv.mod_revision for event in events) + 1):

@@ -180,7 +180,7 @@ class PreviewWatch:
             shown = _under(key, held)
         elif public is not None:
             shown = _under(key, public)
-        elif was_shown:
+        elif was_shown and (held.type == Event.DELETE or held.kv.version > 1):  # It was there before.
             shown = _deleted(key, turn.revision)
         else:
             return
