@@ -69,6 +69,15 @@ def registered(model: str) -> tuple[str, int, str, str, int]:
     has_previous=True,
     batches=[1] * 30,
 )
+@example(
+    # One card becomes another model's, and what else is held of its instance is gone with it.
+    steps=[registered("tiny"), ("register", 0, "lora", "large", 0), registered("large")],
+    holds_instances=False,
+    range_=RANGES[0],
+    start=0,
+    has_previous=True,
+    batches=[1] * 30,
+)
 @settings(max_examples=120)
 @given(
     steps=steps,

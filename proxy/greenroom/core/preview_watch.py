@@ -216,7 +216,8 @@ class PreviewWatch:
                 key = held_key(kv.key)
                 if key is None or key in pairs or not in_range(key, self._create.key, self._create.range_end):
                     continue
-                yield _put(key, kv, turn.revision) if instance in turn.after else _deleted(key, turn.revision)
+                own = _named(key, kv)
+                yield _put(own, turn.revision) if instance in turn.after else _deleted(key, turn.revision, own)
 
 
 def _under(key: Key, event: Event) -> Event:
@@ -227,10 +228,16 @@ def _under(key: Key, event: Event) -> Event:
     return named
 
 
-def _put(key: Key, kv: kv_pb2.KeyValue, revision: int) -> Event:
-    put = Event(type=Event.PUT)
-    put.kv.CopyFrom(kv)
-    put.kv.key, put.kv.mod_revision = key, revision
+def _named(key: Key, kv: kv_pb2.KeyValue) -> kv_pb2.KeyValue:
+    named = kv_pb2.KeyValue()
+    named.CopyFrom(kv)
+    named.key = key
+    return named
+
+
+def _put(kv: kv_pb2.KeyValue, revision: int) -> Event:
+    put = Event(type=Event.PUT, kv=kv)
+    put.kv.mod_revision = revision
     return put
 
 
