@@ -58,10 +58,10 @@ class View:
         return self.instance is None or instance == self.instance
 
     def matches(self, record: bytes) -> bool:
-        """Whether the selector matches the instance with this record. One that cannot be read is not shown."""
+        """Whether the selector matches what waits of the instance with this record; not where it cannot be read."""
         assert self.selector is not None, "only a selector is asked"
         try:
-            return self.selector.matches_any(records.decode(record, "record").attributes)
+            return self.selector.matches_any(records.decode(record, "record").attributes_to_publish)
         except UnreadableRecord:
             return False
 
