@@ -12,7 +12,7 @@ class GreenroomError(Exception):
     """Base of all. `code` is what a gRPC client sees, `reason` the ErrorInfo reason of the control API."""
 
     code: ClassVar[grpc.StatusCode] = grpc.StatusCode.INTERNAL
-    reason: ClassVar[str] = "INTERNAL"
+    reason: str = "INTERNAL"
 
     def __init__(self, message: str, **metadata: str) -> None:
         super().__init__(message)
@@ -257,7 +257,7 @@ class PortTakenError(StartError):
 
 
 class ControlError(GreenroomError):
-    """A command's call of the control API failed. `said` is the ErrorInfo's reason, or one of those below, or empty.
+    """A call of the control API failed. `reason` is the ErrorInfo's, or one of those below, or empty.
 
     `field` is the one of the request that was wrong, where the ErrorInfo names one.
     """
@@ -267,18 +267,18 @@ class ControlError(GreenroomError):
     HISTORY_GONE: ClassVar[str] = HistoryGone.reason
     """A resume token is of no use any more."""
 
-    def __init__(self, message: str, said: str = "", field: str = "") -> None:
+    def __init__(self, message: str, reason: str = "", field: str = "") -> None:
         super().__init__(message)
-        self.said, self.field = said, field
+        self.reason, self.field = reason, field
 
     @property
     def may_pass(self) -> bool:
         """Whether asking again later can help: the proxy, or its etcd, is away, or has no room at the moment."""
-        return self.said in (self.UNREACHABLE, NotReady.reason, TooManyWatchers.reason)
+        return self.reason in (self.UNREACHABLE, NotReady.reason, TooManyWatchers.reason)
 
 
 class NoSuchInstanceError(ControlError):
-    """No instance fits what the command was given: it has not registered yet, or its lease ended."""
+    """No instance fits what the caller gave: it has not registered yet, or its lease ended."""
 
 
 class EtcdCallError(ControlError):

@@ -9,14 +9,12 @@ import inspect
 import os
 import shlex
 from collections.abc import Callable
-from pathlib import Path
+from dataclasses import replace
 from typing import Annotated, Any, Final
 
-import grpc
 import typer
 
-from greenroom.addresses import Address
-from greenroom.errors import SettingsError
+from greenroom.client.place import CONTROL_VARIABLE, Place, place_from_environment
 
 OPTION: Final = "--control"
 _HELP: Final = {
@@ -47,31 +45,13 @@ def with_files(app: typer.Typer) -> None:
             with_files(group.typer_instance)
 
 
-def address_of(control: str) -> Address:
-    """From `host:port`, or a URL; SettingsError."""
-    try:
-        return Address.of_url(control) if "://" in control else Address.parse(control)
-    except ValueError as error:
-        raise SettingsError(f"{OPTION} '{control}': {error}") from error
-
-
-def credentials_for(control: str, address: Address) -> grpc.ChannelCredentials | None:
-    """For gRPC's channel, None for plaintext; SettingsError where the files do not fit, or are no good."""
+def place_of(control: str, token_file: str | None = None) -> Place:
+    """What the options say, and the variables that have none."""
     files = control.files if isinstance(control, ControlPlace) else {}
-    if not address.is_secure:
-        if files:
-            raise SettingsError(f"{OPTION} '{control}': is not https://, and {_listed(files)} is given")
-        return None
-    if "ca" not in files:
-        raise SettingsError(f"{OPTION} '{control}': needs {OPTION}-ca, the CAs that it is verified by")
-    if ("cert" in files) != ("key" in files):
-        raise SettingsError(f"{_listed(files)}: {OPTION}-cert and {OPTION}-key are for each other; give both")
-    return _credentials(files)
-
-
-def shows_certificate(control: str) -> bool:
-    """Whether the proxy will see from a certificate who is calling."""
-    return isinstance(control, ControlPlace) and "cert" in control.files
+    ca, cert, key = (files.get(kind, "") for kind in _HELP)
+    variables = place_from_environment()
+    file = token_file or variables.token_file
+    return replace(variables, control=str(control), ca=ca, cert=cert, key=key, token_file=file)
 
 
 def files_again(control: str) -> str:
@@ -105,18 +85,4 @@ def _option(kind: str) -> Any:
 
 
 def _variable(kind: str) -> str:
-    return f"GREENROOM_CONTROL_{kind.upper()}"
-
-
-def _listed(files: dict[str, str]) -> str:
-    return ", ".join(f"{OPTION}-{kind} '{path}'" for kind, path in files.items())
-
-
-def _credentials(files: dict[str, str]) -> grpc.ChannelCredentials:
-    # Imported when they are needed: a command starts fast.
-    from greenroom.tls.contexts import load_client
-    from greenroom.tls.files import client_files
-
-    certificate, key = files.get("cert"), files.get("key")
-    pair = Path(certificate) if certificate else None, Path(key) if key else None
-    return load_client(client_files(OPTION, Path(files["ca"]), *pair)).grpc_channel()
+    return f"{CONTROL_VARIABLE}_{kind.upper()}"

@@ -106,7 +106,7 @@ def streamed(client: ControlClient, known: KnownInstances, **filters: Any) -> It
         for response in client.watch_instances(known.begin(), **filters):
             yield known.take(response)
     except ControlError as error:
-        if error.said != ControlError.HISTORY_GONE:
+        if error.reason != ControlError.HISTORY_GONE:
             raise
         known.forget_token()
         yield from streamed(client, known, **filters)

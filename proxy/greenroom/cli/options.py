@@ -7,29 +7,22 @@ import socket
 import sys
 from collections.abc import Callable
 from enum import StrEnum
-from pathlib import Path
 from typing import Annotated, TypeVar
 
 import typer
 from rich.console import Console
 from rich.text import Text
 
-from greenroom.access.tokens import is_token
 from greenroom.addresses import DEFAULT_CONTROL
 from greenroom.cli.client import ControlClient
-from greenroom.cli.control_place import address_of, credentials_for, files_again, shows_certificate
+from greenroom.cli.control_place import files_again, place_of
 from greenroom.cli.layout import printable
+from greenroom.client.place import CONTROL_VARIABLE, TOKEN_FILE_VARIABLE, TOKEN_VARIABLE
 from greenroom.durations import format_duration, parse_duration
 from greenroom.errors import ControlError, SettingsError
-from greenroom.passwords import read_secret
 
 Answer = TypeVar("Answer")
 
-CONTROL_VARIABLE = "GREENROOM_CONTROL"
-TOKEN_VARIABLE = "GREENROOM_TOKEN"
-TOKEN_FILE_VARIABLE = "GREENROOM_TOKEN_FILE"
-INSECURE_VARIABLE = "GREENROOM_INSECURE_CONTROL"
-"""That of `serve --insecure-control`, which lets a proxy take tokens so."""
 LONGEST_SECONDS = 366 * 24 * 3600.0
 """A year: longer is a typing error, and at some point more than protobuf can say."""
 
@@ -74,27 +67,7 @@ ByModel = Annotated[
 
 def connect(control: str, token_file: str | None = None) -> ControlClient:
     """A client of the proxy that the option names; SettingsError where it is no address, its files or token no good."""
-    address = address_of(control)
-    credentials, token = credentials_for(control, address), token_of(token_file)
-    if token and not address.is_secure and not address.is_loopback and not os.environ.get(INSECURE_VARIABLE):
-        raise SettingsError(
-            f"--control '{control}': is neither https:// nor this machine, so the token would cross the network for "
-            f"everybody to read; use https://, or say {INSECURE_VARIABLE}=1"
-        )
-    return ControlClient(address, token, credentials, shows_certificate=shows_certificate(control))
-
-
-def token_of(token_file: str | None) -> str | None:
-    """The token in the file, else that of the variables; None without any. SettingsError, which does not show it."""
-    file = token_file or os.environ.get(TOKEN_FILE_VARIABLE)
-    source = f"--token-file '{file}'" if file else TOKEN_VARIABLE
-    try:
-        token = read_secret(Path(file), "token").strip() if file else os.environ.get(TOKEN_VARIABLE, "").strip()
-    except ValueError as error:
-        raise SettingsError(f"{source}: {error}") from error
-    if token and not is_token(token):
-        raise SettingsError(f"{source}: is no token: it has characters that none has, or is too long")
-    return token or None
+    return ControlClient.at(place_of(control, token_file))
 
 
 def named(given: str | None, client: ControlClient) -> str:

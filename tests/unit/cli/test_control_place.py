@@ -1,18 +1,14 @@
 """The files beside --control: on every command, and complete."""
 
 import os
-from pathlib import Path
 
-import grpc
 import pytest
 import typer
 
-from greenroom.addresses import Address
-from greenroom.cli.control_place import ControlPlace, address_of, credentials_for, files_again, with_files
+from greenroom.cli.control_place import ControlPlace, files_again, place_of, with_files
 from greenroom.cli.main import main
 from greenroom.cli.options import Control, control_again
-from greenroom.errors import SettingsError
-from tests.support.certificates import Authority, Issued
+from greenroom.client.place import Place
 
 SECURE = "https://control.fleet:2390"
 
@@ -23,42 +19,14 @@ def _no_variables(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv(name)
 
 
-@pytest.fixture
-def issued(tmp_path: Path) -> Issued:
-    return Authority(tmp_path).issue()
-
-
-def test_an_address_may_be_a_url() -> None:
-    assert address_of("a:1") == address_of("http://a:1") == Address("a", 1)
-    assert address_of(SECURE) == Address("control.fleet", 2390, is_secure=True)
-    with pytest.raises(SettingsError, match="--control 'ftp://a:1': must begin with"):
-        address_of("ftp://a:1")
-
-
-@pytest.mark.parametrize(
-    ("control", "files", "said"),
-    [
-        ("a:1", {"ca": "f"}, "--control 'a:1': is not https://, and --control-ca 'f' is given"),
-        (SECURE, {}, f"--control '{SECURE}': needs --control-ca"),
-        (
-            SECURE,
-            {"ca": "f", "cert": "c"},
-            "--control-ca 'f', --control-cert 'c': --control-cert and --control-key are",
-        ),
-        (SECURE, {"ca": "/absent"}, "--control-ca '/absent': cannot be read"),
-    ],
-)
-def test_files_that_do_not_fit_are_told(control: str, files: dict[str, str], said: str) -> None:
-    with pytest.raises(SettingsError) as raised:
-        credentials_for(ControlPlace(control, files), address_of(control))
-    assert str(raised.value).startswith(said)
-
-
-def test_credentials_are_of_the_files(issued: Issued) -> None:
-    assert credentials_for("a:1", address_of("a:1")) is None
-    files = {"ca": str(issued.ca), "cert": str(issued.cert), "key": str(issued.key)}
-    made = credentials_for(ControlPlace(SECURE, files), address_of(SECURE))
-    assert isinstance(made, grpc.ChannelCredentials)
+def test_a_place_is_what_the_options_say_and_the_variables_that_have_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GREENROOM_TOKEN_FILE", "theirs")
+    monkeypatch.setenv("GREENROOM_TOKEN", "secret")
+    monkeypatch.setenv("GREENROOM_CONTROL_CA", "an option's too: what the command was given counts")
+    files = {"ca": "f", "cert": "c", "key": "k"}
+    place = place_of(ControlPlace(SECURE, files), "mine")
+    assert place == Place(SECURE, "f", "c", "k", token="secret", token_file="mine")
+    assert place_of("a:1") == Place("a:1", token="secret", token_file="theirs")
 
 
 def test_a_printed_command_names_the_files_again(monkeypatch: pytest.MonkeyPatch) -> None:

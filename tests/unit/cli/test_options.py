@@ -1,7 +1,6 @@
 """What commands have in common."""
 
 import io
-from pathlib import Path
 
 import pytest
 from rich.console import Console
@@ -19,7 +18,6 @@ from greenroom.cli.options import (
     painted,
     readable,
     say,
-    token_of,
 )
 from greenroom.errors import ControlError, SettingsError
 
@@ -27,6 +25,19 @@ from greenroom.errors import ControlError, SettingsError
 def test_a_wrong_control_address_is_named() -> None:
     with pytest.raises(SettingsError, match="--control 'nowhere': is no host:port"):
         connect("nowhere")
+
+
+def test_a_command_obeys_the_variables_of_tokens(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("GREENROOM_TOKEN_FILE", "GREENROOM_INSECURE_CONTROL"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("GREENROOM_TOKEN", "secret")
+    with pytest.raises(SettingsError, match=r"--control '10\.0\.0\.9:1': is neither https:// nor this machine"):
+        connect("10.0.0.9:1")
+    with connect("127.0.0.1:1") as client:
+        assert client.is_known
+    monkeypatch.setenv("GREENROOM_INSECURE_CONTROL", "1")
+    with connect("10.0.0.9:1"):
+        pass
 
 
 def test_a_duration_is_named_by_its_option() -> None:
@@ -81,50 +92,6 @@ def test_a_reason_that_was_cut_within_a_letter_is_sent_all_the_same() -> None:
 def test_a_complaint_is_one_line_that_no_terminal_obeys(capsys: pytest.CaptureFixture[str]) -> None:
     complain("greenroom: no instance has id 'a'; there are: b (x\x1b[2J\ny, HELD)")
     assert capsys.readouterr().err == "greenroom: no instance has id 'a'; there are: b (x\ufffd[2J y, HELD)\n"
-
-
-@pytest.fixture
-def _no_tokens(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("GREENROOM_TOKEN", "GREENROOM_TOKEN_FILE"):
-        monkeypatch.delenv(name, raising=False)
-
-
-@pytest.mark.usefixtures("_no_tokens")
-def test_a_token_comes_from_the_file_else_from_a_variable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    first, second = tmp_path / "first", tmp_path / "second"
-    first.write_text("one\n")
-    second.write_text("two\n")
-    assert token_of(None) is None
-    monkeypatch.setenv("GREENROOM_TOKEN", "three")
-    assert token_of(None) == "three"
-    monkeypatch.setenv("GREENROOM_TOKEN_FILE", str(second))
-    assert token_of(None) == "two"
-    assert token_of(str(first)) == "one"
-
-
-@pytest.mark.usefixtures("_no_tokens")
-def test_what_is_no_token_is_not_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = tmp_path / "token"
-    for content, said in (("secret secret", "is no token"), ("", "is empty"), ("secret\nb", "more than one line")):
-        path.write_text(content)
-        with pytest.raises(SettingsError, match=f"--token-file '{path}': .*{said}") as raised:
-            token_of(str(path))
-        assert "secret" not in str(raised.value)
-    monkeypatch.setenv("GREENROOM_TOKEN", "sécret")
-    with pytest.raises(SettingsError, match=r"^GREENROOM_TOKEN: is no token"):
-        connect("127.0.0.1:1")
-
-
-@pytest.mark.usefixtures("_no_tokens")
-def test_a_token_does_not_cross_a_network_in_plaintext(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("GREENROOM_TOKEN", "secret")
-    with pytest.raises(SettingsError, match=r"--control '10\.0\.0\.9:1': is neither https:// nor this machine"):
-        connect("10.0.0.9:1")
-    with connect("127.0.0.1:1"):
-        pass
-    monkeypatch.setenv("GREENROOM_INSECURE_CONTROL", "1")
-    with connect("10.0.0.9:1"):
-        pass
 
 
 def test_whoever_shows_a_token_does_not_say_who_he_is(monkeypatch: pytest.MonkeyPatch) -> None:

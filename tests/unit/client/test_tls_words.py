@@ -3,7 +3,8 @@
 import pytest
 
 from greenroom.addresses import Address
-from greenroom.cli.tls_words import maybe_tls, tls_trouble
+from greenroom.cli.client import OPTIONS
+from greenroom.client.tls_words import maybe_tls, tls_trouble
 
 PLAIN = Address("control.fleet", 2390)
 SECURE = Address("control.fleet", 2390, is_secure=True)
@@ -34,11 +35,11 @@ CLOSED = f"{FAILED}UNAVAILABLE: ipv4:127.0.0.1:1: Socket closed"
     ],
 )
 def test_what_is_wrong_is_told(details: str, said: str | None) -> None:
-    assert tls_trouble(details, SECURE) == said
+    assert tls_trouble(details, SECURE, OPTIONS) == said
 
 
 def test_a_connection_that_is_closed_at_once_has_a_likely_reason() -> None:
     """A server that wants a certificate says so only to those who speak the newest TLS; gRPC does not pass it on."""
-    assert "--control-cert" in maybe_tls(CLOSED, SECURE)
-    assert "--control https://" in maybe_tls(CLOSED, PLAIN)
-    assert maybe_tls("Connection refused", SECURE) == ""
+    assert "--control-cert" in maybe_tls(CLOSED, SECURE, OPTIONS)
+    assert "--control https://" in maybe_tls(CLOSED, PLAIN, OPTIONS)
+    assert maybe_tls("Connection refused", SECURE, OPTIONS) == ""
