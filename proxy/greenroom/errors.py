@@ -281,6 +281,18 @@ class NoSuchInstanceError(ControlError):
     """No instance fits what the caller gave: it has not registered yet, or its lease ended."""
 
 
+class RejectedError(ControlError):
+    """An instance that was waited for is rejected: it will not be released unless somebody retries or overrides."""
+
+    REJECTED: ClassVar[str] = "REJECTED"
+
+
+class TimedOutError(ControlError):
+    """The time to wait is over; the text says what is missing."""
+
+    TIMED_OUT: ClassVar[str] = "TIMED_OUT"
+
+
 class EtcdCallError(ControlError):
     """A command's call of etcd itself failed."""
 

@@ -16,6 +16,7 @@ import grpc
 import pytest
 
 from greenroom.cli.main import main
+from greenroom.client import ControlError, Decision, Greenroom, Outcome
 from greenroom.pb.etcd import rpc_pb2
 from tests.support.certificates import HERE, Authority, Issued
 from tests.support.client import CALL_SECONDS, EtcdClient, get, put, version_is
@@ -78,6 +79,19 @@ def test_a_worker_is_held_and_released_over_tls(greenroom: SecureGreenroom, work
             assert gate in greenroom.must("verdict", worker.instance, gate, "passed", "--reason", "checked")
         assert json.loads(greenroom.must("instance", worker.instance, "-o", "json"))["state"] == "RELEASED"
         assert public.get(worker.card_key) is not None
+
+
+def test_the_python_client_knows_the_proxy_and_is_known(greenroom: SecureGreenroom, worker: Worker) -> None:
+    own, ca = greenroom.party.own, str(greenroom.party.ca)
+    assert own is not None
+    files = {"ca_file": ca, "cert_file": str(own.cert), "key_file": str(own.key)}
+    with Greenroom(f"https://{greenroom.control}", **files) as client:
+        assert client.report(worker.instance, GATES[0], Outcome.PASSED, attempt=1).decision is Decision.RECORDED
+    with Greenroom(f"https://{greenroom.control}", ca_file=ca) as nobody, pytest.raises(ControlError) as refused:
+        nobody.instance(worker.instance)
+    assert "cert_file, key_file" in str(refused.value)
+    with Greenroom(greenroom.control) as plain, pytest.raises(ControlError, match=r"\(address https://…, ca_file\)"):
+        plain.instance(worker.instance)
 
 
 def test_many_calls_at_once_on_one_connection(greenroom: SecureGreenroom, etcd: SecureEtcd) -> None:

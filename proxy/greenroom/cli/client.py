@@ -3,7 +3,7 @@
 The rule: nothing but the words. Options that are named here exist.
 """
 
-from typing import ClassVar, Final
+from typing import Final
 
 from greenroom.client.calls import ControlCalls
 from greenroom.client.naming import Naming
@@ -29,4 +29,4 @@ OPTIONS: Final = Naming(
 class ControlClient(ControlCalls):
     """One connection of a command to a proxy's control port; `with` closes it."""
 
-    naming: ClassVar[Naming] = OPTIONS
+    naming: Naming = OPTIONS

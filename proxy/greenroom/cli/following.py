@@ -1,22 +1,14 @@
-"""Following the instances over whatever breaks: what is known of them, and how it changes, from one stream to the next.
+"""What commands know of the instances, and how it changes, from one stream to the next.
 
-The rule: the newest token is resumed from. Where that is of no use any more the stream starts anew, and what it shows
-is compared with what was known, so that nobody is told twice of what is as it was, nor misses what went meanwhile.
+The rule: where a stream starts anew, what it shows is compared with what was known, so that nobody is told twice of
+what is as it was, nor misses what went meanwhile.
 """
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
-from time import sleep
-from typing import Any
 
-from greenroom.cli.client import ControlClient
-from greenroom.errors import ControlError
 from greenroom.pb.control.v1 import control_pb2
 from greenroom.pb.control.v1.control_pb2 import Instance, InstanceEvent, WatchInstancesResponse
-
-RETRY_SECONDS = 0.5
-"""How soon a proxy that is back is noticed."""
 
 
 class News(StrEnum):
@@ -98,48 +90,3 @@ class KnownInstances:
             return []
         is_there = event.removal_reason == control_pb2.REMOVAL_REASON_NOT_MATCHING
         return [Change(News.CHANGED if is_there else News.GONE, event.instance)]
-
-
-def streamed(client: ControlClient, known: KnownInstances, **filters: Any) -> Iterator[list[Change]]:
-    """What one stream tells, resumed where the one before broke; ControlError where it ends, as it does in the end."""
-    try:
-        for response in client.watch_instances(known.begin(), **filters):
-            yield known.take(response)
-    except ControlError as error:
-        if error.reason != ControlError.HISTORY_GONE:
-            raise
-        known.forget_token()
-        yield from streamed(client, known, **filters)
-
-
-class Trouble:
-    """Tells of an outage once, and once of its end."""
-
-    def __init__(self, say: Any) -> None:
-        self._say, self._is_away = say, False
-
-    def met(self, error: ControlError) -> None:
-        """A stream ended. ControlError again where asking once more cannot help."""
-        if not error.may_pass:
-            raise error
-        if not self._is_away:
-            self._say(f"greenroom: {error}; asking again until it answers")
-        self._is_away = True
-
-    def over(self) -> None:
-        """A stream tells again."""
-        if self._is_away:
-            self._say("greenroom: it answers again")
-        self._is_away = False
-
-
-def followed(client: ControlClient, known: KnownInstances, trouble: Trouble, **filters: Any) -> Iterator[list[Change]]:
-    """What every stream tells, without end."""
-    while True:
-        try:
-            for changes in streamed(client, known, **filters):
-                trouble.over()
-                yield changes
-        except ControlError as error:
-            trouble.met(error)
-        sleep(RETRY_SECONDS)

@@ -12,10 +12,11 @@ import typer
 
 from greenroom.cli.choose import Wanted, choose
 from greenroom.cli.client import ControlClient
-from greenroom.cli.following import KnownInstances, streamed
+from greenroom.cli.following import KnownInstances
 from greenroom.cli.instance_list import waits_for
 from greenroom.cli.options import complain, say
 from greenroom.cli.words import in_state, state_word
+from greenroom.client.following import streamed
 from greenroom.errors import ControlError, NoSuchInstanceError
 from greenroom.pb.control.v1.control_pb2 import Instance, InstanceState
 

@@ -11,11 +11,12 @@ from time import sleep
 from rich.live import Live
 
 from greenroom.cli.client import ControlClient
-from greenroom.cli.following import Change, KnownInstances, Trouble, followed
+from greenroom.cli.following import Change, KnownInstances
 from greenroom.cli.instance_list import one_line, render
 from greenroom.cli.layout import printable
 from greenroom.cli.options import OutputFormat, complain, console, painted
 from greenroom.cli.words import instance_json
+from greenroom.client.following import Trouble, followed
 from greenroom.pb.control.v1.control_pb2 import Instance, InstanceState
 
 REDRAW_SECONDS = 1.0

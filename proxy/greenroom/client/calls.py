@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from copy import copy
 from time import monotonic
-from typing import Any, ClassVar, Self, TypeVar
+from typing import Any, Self, TypeVar
 
 import grpc
 
@@ -44,7 +44,7 @@ class ControlCalls:
     Each call may take CALL_SECONDS, and none goes on beyond `deadline` (of time.monotonic) where there is one.
     """
 
-    naming: ClassVar[Naming] = ARGUMENTS
+    naming: Naming = ARGUMENTS
     """In whose words errors are told."""
 
     def __init__(
@@ -69,7 +69,9 @@ class ControlCalls:
         """A connection to the place, which is wrong in words of `naming`; SettingsError."""
         words = naming or cls.naming
         address, credentials = place.address(words), place.credentials(words)
-        return cls(address, place.known_token(words), credentials, shows_certificate=bool(place.cert))
+        calls = cls(address, place.known_token(words), credentials, shows_certificate=bool(place.cert))
+        calls.naming = words
+        return calls
 
     def __enter__(self) -> Self:
         return self

@@ -1,13 +1,6 @@
 """What is known of the instances, over streams that break, are resumed, and start anew."""
 
-from collections.abc import Iterator
-from typing import Any
-
-import pytest
-
-from greenroom.cli import following
-from greenroom.cli.following import Change, KnownInstances, News, Trouble, followed, streamed
-from greenroom.errors import ControlError
+from greenroom.cli.following import Change, KnownInstances, News
 from greenroom.pb.control.v1 import control_pb2 as pb
 from tests.support.shown import shown
 from tests.support.told import event, response, snapshot
@@ -89,46 +82,3 @@ def test_a_snapshot_that_broke_off_leaves_what_was_known() -> None:
     found.take(response(event("EXISTING", shown("b2"))))
     found.begin()
     assert said(found.take(snapshot(shown("a1")))) == []
-
-
-class Scripted:
-    """A control API whose streams are given; an error at a stream's end is how it ends."""
-
-    def __init__(self, *streams: list[pb.WatchInstancesResponse | ControlError]) -> None:
-        self.streams, self.asked = list(streams), list[str]()
-
-    def watch_instances(self, resume_token: str = "", **_: Any) -> Iterator[pb.WatchInstancesResponse]:
-        self.asked.append(resume_token)
-        for said in self.streams.pop(0):
-            if isinstance(said, ControlError):
-                raise said
-            yield said
-
-
-GONE = ControlError("nothing at revision 5", "HISTORY_GONE")
-AWAY = ControlError("nobody answers", "UNREACHABLE")
-WRONG = ControlError("state: is unknown", "INVALID_REQUEST")
-
-
-def test_a_token_that_is_of_no_use_is_forgotten_at_once() -> None:
-    client = Scripted([snapshot(shown("a1")), AWAY], [GONE], [snapshot(shown("b2"), token="t2"), AWAY])
-    found = KnownInstances()
-    with pytest.raises(ControlError):
-        list(streamed(client, found))  # type: ignore[arg-type]
-    with pytest.raises(ControlError):
-        list(streamed(client, found))  # type: ignore[arg-type]
-    assert (client.asked, list(found.now)) == (["", "t1", ""], ["b2"])
-
-
-def test_an_outage_is_told_once_and_its_end_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(following, "sleep", lambda _: None)
-    news = response(event("ADDED", shown("b2")), token="t2")
-    client = Scripted([snapshot(shown("a1")), AWAY], [AWAY], [AWAY], [news, AWAY], [WRONG])
-    heard: list[str] = []
-    rounds = followed(client, KnownInstances(), Trouble(heard.append))  # type: ignore[arg-type]
-    assert [said(next(rounds)), said(next(rounds))] == [[("seen", "a1")], [("seen", "b2")]]
-    with pytest.raises(ControlError, match="unknown"):
-        next(rounds)
-    away = "greenroom: nobody answers; asking again until it answers"
-    assert heard == [away, "greenroom: it answers again", away]
-    assert client.asked == ["", "t1", "t1", "t1", "t2"]

@@ -1,0 +1,175 @@
+"""The client for programs that write gates: what is held and why, waiting, claims and verdicts.
+
+The rule: blocking calls, values in and out. Whatever fails is a ControlError, whose `reason` is for programs and whose
+text says what to do; what was given wrongly is a SettingsError before anything is sent.
+"""
+
+import logging
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from threading import Event
+from time import monotonic, sleep
+from typing import Final, Self, TypeVar
+
+from greenroom.addresses import DEFAULT_CONTROL
+from greenroom.client.calls import ControlCalls
+from greenroom.client.claims import KeptClaim
+from greenroom.client.following import Pauses, Trouble, followed
+from greenroom.client.naming import ARGUMENTS, Naming
+from greenroom.client.place import VARIABLES, Place, place_from_environment
+from greenroom.client.reading import instance_of, name_of, outcome_number, state_filter, verdict_of
+from greenroom.client.values import Change, Instance, Outcome, State, Verdict
+from greenroom.client.waiting import Wait
+from greenroom.client.watching import Told
+from greenroom.errors import ControlError, FenceContended
+from greenroom.pb.control.v1 import control_pb2 as pb
+
+Answer = TypeVar("Answer")
+REPORT_SECONDS: Final = 60.0
+"""A restart of the proxy takes less, and what a check found out is worth so much patience."""
+
+_log = logging.getLogger("greenroom.client")
+
+
+class Greenroom:
+    """One connection to a proxy's control port; `with` closes it. Any number of threads may share it.
+
+    `address` is host:port, or an https:// URL, which needs `ca_file`, and `cert_file` with `key_file` where the port
+    asks for a certificate. A `token`, or the one line of `token_file`, says who is calling where the proxy wants to
+    know; it crosses a network in plaintext only with `insecure_token`. SettingsError where any of it is no good.
+    """
+
+    def __init__(
+        self,
+        address: str = DEFAULT_CONTROL,
+        *,
+        token: str = "",
+        token_file: str = "",
+        ca_file: str = "",
+        cert_file: str = "",
+        key_file: str = "",
+        insecure_token: bool = False,
+    ) -> None:
+        self._connect(Place(address, ca_file, cert_file, key_file, token, token_file, insecure_token), ARGUMENTS)
+
+    @classmethod
+    def from_environment(cls) -> Self:
+        """As the command line: GREENROOM_CONTROL, GREENROOM_CONTROL_CA, _CERT and _KEY, GREENROOM_TOKEN or _FILE."""
+        made = cls.__new__(cls)
+        made._connect(place_from_environment(), VARIABLES)
+        return made
+
+    def _connect(self, place: Place, naming: Naming) -> None:
+        self._calls = ControlCalls.at(place, naming)
+        self._closed = Event()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"Greenroom({self._calls.address})"
+
+    def close(self) -> None:
+        """Ends what other threads do with it: a watch just ends, a call is a ControlError."""
+        self._closed.set()
+        self._calls.close()
+
+    def instances(
+        self, *, state: State | None = None, namespace: str = "", component: str = "", model: str = ""
+    ) -> list[Instance]:
+        """All that match every filter given, in the order in which they were first seen; may be a moment behind."""
+        found = self._calls.instances(state=state_filter(state), namespace=namespace, component=component, model=model)
+        return [instance_of(message) for message in found]
+
+    def instance(self, instance: str) -> Instance:
+        """One, read from etcd. ControlError UNKNOWN_INSTANCE: never registered, or its lease ended."""
+        return instance_of(self._calls.instance(name_of(instance)))
+
+    def watch(
+        self, *, state: State | None = None, namespace: str = "", component: str = "", model: str = ""
+    ) -> Iterator[Change]:
+        """What is there (EXISTING), and then each change, without end; leave the loop, or close, to end it.
+
+        Of several changes that are not fetched yet the last is told, and a state may be told again. Where the stream
+        breaks it is resumed; while nobody answers, a warning is logged and the proxy asked again. Where what happened
+        meanwhile is not known any more, all that there is comes again as EXISTING, and what is gone as REMOVED.
+        """
+        filters = {"state": state_filter(state), "namespace": namespace, "component": component, "model": model}
+        try:
+            for changes in followed(self._calls, Told(), Trouble(_log.warning), **filters):
+                yield from changes
+        except (ControlError, ValueError):  # ValueError: what gRPC says of a call on a closed channel.
+            if not self._closed.is_set():
+                raise
+
+    def wait(self, instance: str, *, until: State = State.RELEASED, timeout_seconds: float) -> Instance:
+        """The instance, once it is in that state. A proxy that is away is asked again until the time is over.
+
+        TimedOutError says what it still waits for. NoSuchInstanceError at once where it is gone, or was never there;
+        RejectedError where its release is waited for and it is rejected.
+        """
+        return Wait(self._calls, instance, until, timeout_seconds).result()
+
+    def report(
+        self,
+        instance: str,
+        gate: str,
+        outcome: Outcome,
+        *,
+        attempt: int,
+        reason: str = "",
+        reporter: str = "",
+    ) -> Verdict:
+        """Says what was found on this attempt, of which the last 2 KiB of `reason` are kept.
+
+        The same verdict may be said twice, so while nobody answers it is said again, for REPORT_SECONDS. Leave
+        `reporter` empty where a token says who it is. ControlError STALE_ATTEMPT: another attempt is open, check
+        again; VERDICT_ALREADY_GIVEN: it was decided otherwise.
+        """
+        request = pb.ReportVerdictRequest(
+            name=name_of(instance),
+            gate=gate,
+            attempt=attempt,
+            outcome=outcome_number(outcome),
+            reason=reason,
+            reporter=reporter,
+        )
+        deadline = monotonic() + REPORT_SECONDS
+        calls = self._calls.until(deadline)
+        return verdict_of(_patiently(lambda: calls.report_verdict(request), deadline))
+
+    @contextmanager
+    def claim(
+        self, instance: str, gate: str, attempt: int, *, runner: str = "", ttl_seconds: float = 60.0
+    ) -> Iterator[KeptClaim]:
+        """The attempt is `runner`'s alone while the block runs: renewed by a thread, given back at its end.
+
+        It ends `ttl_seconds` (5 s to an hour) after the program did. Look at `.lost`, or wait for it: the check must
+        stop when it is set. ControlError GATE_CLAIMED: another runner is at it; TOO_MANY_CLAIMS: try again later.
+        """
+        request = pb.ClaimGateRequest(name=name_of(instance), gate=gate, attempt=attempt, runner=runner)
+        request.ttl.FromTimedelta(timedelta(seconds=ttl_seconds))
+        claimed_at = monotonic()
+        kept = KeptClaim(self._calls, self._calls.claim_gate(request), ttl_seconds, claimed_at)
+        try:
+            yield kept
+        finally:
+            kept.close()
+
+
+def _patiently(call: Callable[[], Answer], deadline: float) -> Answer:
+    """The answer to a call that may be made twice; ControlError where asking again cannot help, or at the deadline."""
+    pauses = Pauses()
+    while True:
+        try:
+            return call()
+        except ControlError as error:
+            pause = next(pauses)
+            passes = error.may_pass or error.reason == FenceContended.reason
+            if not passes or monotonic() + pause >= deadline:
+                raise
+        sleep(pause)
