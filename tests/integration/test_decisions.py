@@ -13,7 +13,7 @@ import grpc
 import pytest
 
 from greenroom.cli.main import main
-from greenroom.cli.options import myself
+from greenroom.client.callers import myself
 from greenroom.pb.control.v1 import control_pb2 as pb
 from tests.support.control import CALL_SECONDS, error_reason
 from tests.support.endpoints import Proxy

@@ -24,14 +24,19 @@ from greenroom.client import (
     Outcome,
     RejectedError,
     RemovalReason,
+    Selector,
     State,
     TimedOutError,
 )
+from greenroom.client.callers import myself
+from greenroom.processes import can_bind
 from tests.support.callers import TOKENS, access_text, bearer
+from tests.support.client import EtcdClient
 from tests.support.endpoints import Proxy, launched_proxy, wipe_beside_proxies
 from tests.support.etcd import Etcd
 from tests.support.greenroom import GATE_ARGUMENTS
 from tests.support.waiting import wait_for
+from tests.support.workers import CARDS
 
 CLAIMS = b"\x01greenroom/claims/"
 WAIT_SECONDS = 60
@@ -245,6 +250,31 @@ def test_whoever_lost_his_claim_is_told(guarded: Proxy, client: Greenroom) -> No
         assert "claim" in kept.why_lost
         with client.claim(instance, "smoke", 1, runner="ann/2") as other:
             assert other.claim.runner == "ann/2"
+
+
+def test_a_preview_shows_what_is_held_while_its_block_runs(guarded: Proxy) -> None:
+    """As a reporter, whose business these instances are; one who says nobody is nobody's."""
+    worker, other = guarded.held_worker(), guarded.held_worker()
+    with Greenroom(guarded.greenroom.control, token=TOKENS["tiny-ci"]) as reporter:
+        with reporter.open_preview(instance=worker.instance, only=True, ttl_seconds=600) as preview:
+            with EtcdClient(preview.address) as frontend:
+                assert [kv.key for kv in frontend.prefix(CARDS).kvs] == [worker.card_key]
+            assert preview.expire_time is not None
+        host, _, port = preview.address.rpartition(":")
+        assert can_bind(host, int(port))
+        assert guarded.held(other) == [other.card_key]
+        with pytest.raises(ControlError) as refused, reporter.open_preview(selector=Selector(model="tiny*")):
+            pass
+        assert refused.value.reason == "NOT_PERMITTED"
+
+
+def test_whoever_a_proxy_does_not_know_opens_a_preview_as_user_at_host(proxy: Proxy) -> None:
+    """With a token or without: it has no access file, and takes no notice."""
+    for token in ("", TOKENS["ann"]):
+        with Greenroom(proxy.greenroom.control, token=token) as client, client.open_preview():
+            [opened] = proxy.control.previews()
+            assert opened.actor == myself()
+    assert list(proxy.control.previews()) == []
 
 
 def test_a_reporter_may_do_what_its_token_says(guarded: Proxy, tmp_path: Path) -> None:

@@ -1,9 +1,7 @@
 """What commands have in common: which proxy to ask, which instance is meant, how to answer."""
 
-import getpass
 import os
 import shlex
-import socket
 import sys
 from collections.abc import Callable
 from enum import StrEnum
@@ -17,9 +15,10 @@ from greenroom.addresses import DEFAULT_CONTROL
 from greenroom.cli.client import ControlClient
 from greenroom.cli.control_place import files_again, place_of
 from greenroom.cli.layout import printable
+from greenroom.client.callers import in_the_name_of, myself
 from greenroom.client.place import CONTROL_VARIABLE, TOKEN_FILE_VARIABLE, TOKEN_VARIABLE
 from greenroom.durations import format_duration, parse_duration
-from greenroom.errors import ControlError, SettingsError
+from greenroom.errors import SettingsError
 
 Answer = TypeVar("Answer")
 
@@ -77,14 +76,7 @@ def named(given: str | None, client: ControlClient) -> str:
 
 def in_own_name(given: str | None, client: ControlClient, send: Callable[[str], Answer]) -> Answer:
     """A call in the name that `named` gives; as user@host too, where the proxy does not know who it is after all."""
-    name = named(given, client)
-    try:
-        return send(name)
-    except ControlError as error:
-        if name or error.field.rpartition(".")[2] != "actor":
-            raise
-        # A proxy without an access file takes no notice of tokens, one that asks for no certificates sees none.
-        return send(myself())
+    return in_the_name_of(named(given, client), send)
 
 
 def duration(option: str, text: str) -> float:
@@ -101,15 +93,6 @@ def duration(option: str, text: str) -> float:
 def readable(text: str) -> str:
     """A text of the command line as UTF-8 can say it: the end of some output, cut off, can begin within a letter."""
     return text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
-
-
-def myself() -> str:
-    """Who is asking, as user@host, for the trail."""
-    try:
-        user = getpass.getuser()
-    except (KeyError, OSError):
-        user = "unknown"
-    return f"{user}@{socket.gethostname()}"
 
 
 def control_again(control: str, token_file: str | None = None) -> str:

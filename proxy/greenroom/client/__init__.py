@@ -6,7 +6,7 @@ watching, waiting, claims
 following   one stream after another, for whoever follows the instances
 reading     from the API's messages to values
 calls       the API's calls, as they are; refusals, tls_words: their errors in words
-place       where the API is asked: address, files, token; naming: what callers call these
+place       where the API is asked: address, files, token; naming: what callers call these; callers: who is asking
 """
 
 from greenroom.client.claims import KeptClaim
@@ -25,7 +25,9 @@ from greenroom.client.values import (
     Instance,
     Outcome,
     Phase,
+    Preview,
     RemovalReason,
+    Selector,
     State,
     Verdict,
 )
@@ -49,8 +51,10 @@ __all__ = [
     "NoSuchInstanceError",
     "Outcome",
     "Phase",
+    "Preview",
     "RejectedError",
     "RemovalReason",
+    "Selector",
     "SettingsError",
     "State",
     "TimedOutError",

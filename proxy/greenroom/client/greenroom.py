@@ -1,4 +1,4 @@
-"""The client for programs that write gates: what is held and why, waiting, claims and verdicts.
+"""The client for programs that write gates: what is held and why, waiting, claims, verdicts, previews.
 
 The rule: blocking calls, values in and out. Whatever fails is a ControlError, whose `reason` is for programs and whose
 text says what to do; what was given wrongly is a SettingsError before anything is sent.
@@ -6,20 +6,29 @@ text says what to do; what was given wrongly is a SettingsError before anything 
 
 import logging
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import timedelta
 from threading import Event
 from time import monotonic, sleep
 from typing import Final, Self, TypeVar
 
 from greenroom.addresses import DEFAULT_CONTROL
+from greenroom.client.callers import in_the_name_of, myself
 from greenroom.client.calls import ControlCalls
 from greenroom.client.claims import KeptClaim
 from greenroom.client.following import Pauses, Trouble, followed
 from greenroom.client.naming import ARGUMENTS, Naming
 from greenroom.client.place import VARIABLES, Place, place_from_environment
-from greenroom.client.reading import instance_of, name_of, outcome_number, state_filter, verdict_of
-from greenroom.client.values import Change, Instance, Outcome, State, Verdict
+from greenroom.client.reading import (
+    instance_of,
+    name_of,
+    outcome_number,
+    preview_of,
+    preview_request,
+    state_filter,
+    verdict_of,
+)
+from greenroom.client.values import Change, Instance, Outcome, Preview, Selector, State, Verdict
 from greenroom.client.waiting import Wait
 from greenroom.client.watching import Told
 from greenroom.errors import ControlError, FenceContended
@@ -159,6 +168,37 @@ class Greenroom:
             yield kept
         finally:
             kept.close()
+
+    @contextmanager
+    def open_preview(
+        self,
+        *,
+        instance: str = "",
+        only: bool = False,
+        selector: Selector | None = None,
+        ttl_seconds: float = 0.0,
+        actor: str = "",
+    ) -> Iterator[Preview]:
+        """An address where etcd's clients see held keys as if released, while the block runs: those of one instance,
+        with `only` of no other one; or of all that a selector matches; or all.
+
+        It closes by itself after `ttl_seconds`, an hour where that is 0, and that of one instance also a moment after
+        its release or its lease's end. It is this proxy's alone, and ends with it. Leave `actor` empty to be named by
+        your token, or as user@host.
+        """
+        asked = preview_request(instance, selector, ttl_seconds, only=only)
+
+        def send(name: str) -> pb.Preview:
+            asked.actor = name
+            return self._calls.open_preview(asked)
+
+        opened = in_the_name_of(actor or ("" if self._calls.is_known else myself()), send)
+        try:
+            yield preview_of(opened)
+        finally:
+            # It is closed already, or will be with its proxy or its time.
+            with suppress(ControlError):
+                self._calls.close_preview(opened.name)
 
 
 def _patiently(call: Callable[[], Answer], deadline: float) -> Answer:

@@ -3,7 +3,8 @@
 The rule: nothing that a proxy may say is an error here.
 """
 
-from datetime import UTC, datetime
+from dataclasses import asdict
+from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from typing import Any, TypeVar
 
@@ -23,7 +24,9 @@ from greenroom.client.values import (
     Instance,
     Outcome,
     Phase,
+    Preview,
     RemovalReason,
+    Selector,
     State,
     Verdict,
 )
@@ -31,6 +34,7 @@ from greenroom.pb.control.v1 import control_pb2 as pb
 
 EnumT = TypeVar("EnumT", bound=StrEnum)
 _INSTANCES = "instances/"
+_PREVIEWS = "previews/"
 
 
 def name_of(instance: str) -> str:
@@ -90,6 +94,21 @@ def claim_of(message: pb.Claim) -> Claim:
     """A claim, whose name says what it is of."""
     _, instance, _, gate, _ = message.name.split("/")
     return Claim(instance, gate, message.attempt, message.runner, moment(message.expire_time))
+
+
+def preview_of(message: pb.Preview) -> Preview:
+    """A preview that is open."""
+    return Preview(message.name.removeprefix(_PREVIEWS), message.address, moment(message.expire_time))
+
+
+def preview_request(instance: str, selector: Selector | None, ttl_seconds: float, *, only: bool) -> pb.Preview:
+    """What to open, but for who asks; a time of 0 is the proxy's own."""
+    asked = pb.Preview(instance=name_of(instance) if instance else "", only=only)
+    if selector is not None:
+        asked.selector.CopyFrom(pb.Selector(**asdict(selector)))
+    if ttl_seconds:
+        asked.ttl.FromTimedelta(timedelta(seconds=ttl_seconds))
+    return asked
 
 
 def moment(timestamp: Timestamp) -> datetime | None:

@@ -228,3 +228,25 @@ class Claim:
     attempt: int
     runner: str
     expire_time: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class Selector:
+    """Globs that must all match; an empty one matches everything."""
+
+    namespace: str = ""
+    component: str = ""
+    endpoint: str = ""
+    model: str = ""
+    suffix: str = ""
+    """The part after the instance in a card's key, as a LoRA card has it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Preview:
+    """An address where etcd's clients, such as a frontend for checks, see held keys as if they were released."""
+
+    id: str
+    address: str
+    """host:port; http:// before it is what ETCD_ENDPOINTS takes."""
+    expire_time: datetime | None

@@ -5,9 +5,9 @@ from datetime import UTC, datetime
 
 from greenroom.cli.client import ControlClient
 from greenroom.cli.instance_list import waits_for
-from greenroom.cli.options import myself
 from greenroom.cli.verdict import OUTCOMES, in_words, report_on
 from greenroom.cli.words import HELD, REJECTED, RELEASED, hold_id, state_word
+from greenroom.client.callers import myself
 from greenroom.demo.public import PublicWatcher
 from greenroom.demo.timeline import Timeline
 from greenroom.demo.workers import SimulatedWorker

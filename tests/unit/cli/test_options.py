@@ -13,12 +13,12 @@ from greenroom.cli.options import (
     control_again,
     duration,
     in_own_name,
-    myself,
     named,
     painted,
     readable,
     say,
 )
+from greenroom.client.callers import myself
 from greenroom.errors import ControlError, SettingsError
 
 
@@ -56,18 +56,6 @@ def test_printed_commands_name_the_control_port_only_where_they_must(monkeypatch
     assert control_again(DEFAULT_CONTROL) == f" --control {DEFAULT_CONTROL}"
     monkeypatch.setenv("GREENROOM_CONTROL", "")
     assert control_again(DEFAULT_CONTROL) == ""
-
-
-def test_whoever_asks_is_named_for_the_trail(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("LOGNAME", "ann")
-    monkeypatch.setattr("socket.gethostname", lambda: "desk")
-    assert myself() == "ann@desk"
-
-
-def test_a_user_without_a_name_is_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
-    """In a container the user id often has no entry anywhere."""
-    monkeypatch.setattr("getpass.getuser", lambda: (_ for _ in ()).throw(KeyError("no entry")))
-    assert myself().startswith("unknown@")
 
 
 def test_states_have_colours_only_where_there_are_colours() -> None:

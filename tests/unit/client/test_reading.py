@@ -4,7 +4,17 @@ from datetime import timedelta
 
 import pytest
 
-from greenroom.client.reading import change_of, claim_of, instance_of, moment, outcome_number, state_filter, verdict_of
+from greenroom.client.reading import (
+    change_of,
+    claim_of,
+    instance_of,
+    moment,
+    outcome_number,
+    preview_of,
+    preview_request,
+    state_filter,
+    verdict_of,
+)
 from greenroom.client.values import (
     ChangeKind,
     Claim,
@@ -15,7 +25,9 @@ from greenroom.client.values import (
     Hold,
     Outcome,
     Phase,
+    Preview,
     RemovalReason,
+    Selector,
     State,
 )
 from greenroom.pb.control.v1 import control_pb2 as pb
@@ -87,6 +99,20 @@ def test_the_answer_to_a_verdict() -> None:
 def test_a_claim_says_of_what_it_is() -> None:
     message = pb.Claim(name="instances/7f/gates/smoke/claim", lease="9", attempt=2, runner="r", expire_time=at(60))
     assert claim_of(message) == Claim("7f", "smoke", 2, "r", NOW + timedelta(seconds=60))
+
+
+def test_what_to_preview_is_asked_as_the_api_has_it() -> None:
+    assert preview_request("", None, 0, only=False) == pb.Preview()
+    one = preview_request("7f", None, 90, only=True)
+    assert (one.instance, one.only, one.ttl.seconds) == ("instances/7f", True, 90)
+    some = preview_request("", Selector(model="tiny*", suffix="a"), 0, only=False)
+    assert some.selector == pb.Selector(model="tiny*", suffix="a")
+    assert not some.HasField("ttl")
+
+
+def test_a_preview_says_where_it_is_and_until_when() -> None:
+    message = pb.Preview(name="previews/x1", address="127.0.0.1:9", expire_time=at(60))
+    assert preview_of(message) == Preview("x1", "127.0.0.1:9", NOW + timedelta(seconds=60))
 
 
 def test_times_have_their_zone() -> None:
