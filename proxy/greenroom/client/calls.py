@@ -7,6 +7,7 @@ commands are given stands on this.
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from copy import copy
+from threading import Event
 from time import monotonic
 from typing import Any, Self, TypeVar
 
@@ -16,6 +17,7 @@ from greenroom.addresses import Address
 from greenroom.client.naming import ARGUMENTS, Naming
 from greenroom.client.place import Place
 from greenroom.client.refusals import in_words
+from greenroom.errors import ControlError
 from greenroom.pb.control.v1 import control_pb2, control_pb2_grpc
 from greenroom.pb.control.v1.control_pb2 import WatchInstancesResponse
 
@@ -61,6 +63,7 @@ class ControlCalls:
         # As plain metadata: gRPC takes a call's credentials over TLS only, and a proxy on loopback has none.
         self._metadata = (("authorization", f"Bearer {token}"),) if token else ()
         self.deadline: float | None = None
+        self._closed = Event()
         self._channel = _channel(str(address), credentials)
         self._stub = control_pb2_grpc.ControlStub(self._channel)
 
@@ -80,8 +83,14 @@ class ControlCalls:
         self.close()
 
     def close(self) -> None:
-        """Ends whatever call is under way."""
+        """Ends whatever call is under way, and is the end of those that come: ControlError."""
+        self._closed.set()
         self._channel.close()
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether `close` was called, here or on what is the same connection."""
+        return self._closed.is_set()
 
     def until(self, deadline: float) -> Self:
         """The same connection, for calls that end by then at the latest."""
@@ -198,6 +207,11 @@ class ControlCalls:
             yield
         except grpc.RpcError as error:
             raise in_words(error, self.address, self.naming) from error
+        except ValueError as error:
+            # What gRPC says of a call on a closed channel.
+            if not self.is_closed:
+                raise
+            raise ControlError(f"the client of {self.address} is closed") from error
 
 
 def _channel(target: str, credentials: grpc.ChannelCredentials | None) -> grpc.Channel:

@@ -4,6 +4,7 @@ The rule: `lost` is set once nothing says any more that the claim stands. Whoeve
 runner may be at it.
 """
 
+from contextlib import suppress
 from threading import Event, Thread
 from time import monotonic
 from typing import Final
@@ -45,10 +46,8 @@ class KeptClaim:
         self._closing.set()
         self._thread.join()
         if not self.lost.is_set():
-            try:
+            with suppress(ControlError):
                 self._calls.until(self._ends_at).release_claim(self._token)
-            except ControlError:
-                return
 
     def _keep(self) -> None:
         pause = self._ttl_seconds / RENEWALS

@@ -1,14 +1,14 @@
 """The client for programs that write gates: what is held and why, waiting, claims, verdicts, previews.
 
 The rule: blocking calls, values in and out. Whatever fails is a ControlError, whose `reason` is for programs and whose
-text says what to do; what was given wrongly is a SettingsError before anything is sent.
+text says what to do; where there is no such instance, a NoSuchInstanceError. What was given wrongly is a SettingsError
+before anything is sent.
 """
 
 import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from datetime import timedelta
-from threading import Event
 from time import monotonic, sleep
 from typing import Final, Self, TypeVar
 
@@ -71,7 +71,6 @@ class Greenroom:
 
     def _connect(self, place: Place, naming: Naming) -> None:
         self._calls = ControlCalls.at(place, naming)
-        self._closed = Event()
 
     def __enter__(self) -> Self:
         return self
@@ -84,7 +83,6 @@ class Greenroom:
 
     def close(self) -> None:
         """Ends what other threads do with it: a watch just ends, a call is a ControlError."""
-        self._closed.set()
         self._calls.close()
 
     def instances(
@@ -95,7 +93,7 @@ class Greenroom:
         return [instance_of(message) for message in found]
 
     def instance(self, instance: str) -> Instance:
-        """One, read from etcd. ControlError UNKNOWN_INSTANCE: never registered, or its lease ended."""
+        """One, read from etcd. NoSuchInstanceError: never registered, or its lease ended."""
         return instance_of(self._calls.instance(name_of(instance)))
 
     def watch(
@@ -111,8 +109,8 @@ class Greenroom:
         try:
             for changes in followed(self._calls, Told(), Trouble(_log.warning), **filters):
                 yield from changes
-        except (ControlError, ValueError):  # ValueError: what gRPC says of a call on a closed channel.
-            if not self._closed.is_set():
+        except ControlError:
+            if not self._calls.is_closed:
                 raise
 
     def wait(self, instance: str, *, until: State = State.RELEASED, timeout_seconds: float) -> Instance:

@@ -12,7 +12,7 @@ from grpc_status import rpc_status
 from greenroom.addresses import Address
 from greenroom.client.naming import Naming
 from greenroom.client.tls_words import maybe_tls, tls_trouble
-from greenroom.errors import ControlError
+from greenroom.errors import ControlError, NoSuchInstanceError, UnknownInstance
 
 
 def in_words(error: grpc.RpcError, address: Address, naming: Naming) -> ControlError:
@@ -21,7 +21,8 @@ def in_words(error: grpc.RpcError, address: Address, naming: Naming) -> ControlE
         reason, field = str(info.reason), str(info.metadata.get("field", ""))
         # What is wrong with one field is for whoever wrote it to mend, and the message says how.
         advice = None if field else naming.what_to_do(reason)
-        return ControlError(f"{_one_line(error.details())}{f' ({advice})' if advice else ''}", reason, field)
+        kind = NoSuchInstanceError if reason == UnknownInstance.reason else ControlError
+        return kind(f"{_one_line(error.details())}{f' ({advice})' if advice else ''}", reason, field)
     details = _one_line(error.details())
     if trouble := tls_trouble(details, address, naming):
         return ControlError(f"the control API at {address} is not trusted, or TLS failed: {trouble}")

@@ -12,7 +12,7 @@ from time import monotonic, sleep
 from greenroom.client.calls import ControlCalls
 from greenroom.client.following import Pauses, streamed
 from greenroom.client.reading import instance_of, name_of
-from greenroom.client.values import Change, ChangeKind, Instance, RemovalReason, State
+from greenroom.client.values import Change, ChangeKind, GateState, Instance, RemovalReason, State
 from greenroom.client.watching import Told
 from greenroom.errors import ControlError, NoSuchInstanceError, RejectedError, TimedOutError, UnknownInstance
 
@@ -71,19 +71,14 @@ class Wait:
         return self._read()
 
     def _read(self) -> Instance:
-        try:
-            return instance_of(self._calls.instance(name_of(self._id)))
-        except ControlError as error:
-            if error.reason == UnknownInstance.reason:
-                raise NoSuchInstanceError(str(error), error.reason) from error
-            raise
+        return instance_of(self._calls.instance(name_of(self._id)))
 
     def _checked(self, found: Instance) -> Instance:
         """The newest that is known: a stream may be behind what was read."""
         if self._last is None or found.record_revision >= self._last.record_revision:
             self._last = found
         if self._until is State.RELEASED and self._last.state is State.REJECTED:
-            raise RejectedError(f"{self._id} is rejected: {_why(self._last)}", RejectedError.REJECTED)
+            raise RejectedError(f"{self._id} is rejected: {_why_rejected(self._last)}", RejectedError.REJECTED)
         return self._last
 
     def _out_of_time(self, trouble: str) -> TimedOutError:
@@ -93,9 +88,15 @@ class Wait:
         elif trouble:
             said = f"{self._id} was {self._last.state} when last seen, and {after} {trouble}"
         else:
-            said = f"{self._id} is still {self._last.state} {after}; it waits for {_why(self._last)}"
+            said = f"{self._id} is still {self._last.state} {after}{self._missing(self._last)}"
         return TimedOutError(said, TimedOutError.TIMED_OUT)
 
+    def _missing(self, last: Instance) -> str:
+        if self._until is not State.RELEASED:
+            return f", not {self._until}"
+        return f"; it waits for {last.waits_for}" if last.waits_for else ""
 
-def _why(instance: Instance) -> str:
-    return instance.waits_for or instance.reason or "what nothing tells"
+
+def _why_rejected(instance: Instance) -> str:
+    failed = [f"{gate.name} failed: {gate.reason}" for gate in instance.gates if gate.state is GateState.FAILED]
+    return "; ".join(failed) or instance.waits_for or instance.reason

@@ -6,7 +6,7 @@ from greenroom.addresses import Address
 from greenroom.client.calls import CALL_SECONDS, CHANNEL_OPTIONS, ControlCalls
 from greenroom.client.naming import ARGUMENTS
 from greenroom.client.place import VARIABLES, Place
-from greenroom.errors import SettingsError
+from greenroom.errors import ControlError, SettingsError
 
 PLACE = Address("127.0.0.1", 2390)
 
@@ -49,3 +49,12 @@ def test_a_wrong_place_is_told_in_the_words_of_whoever_gave_it() -> None:
             ControlCalls.at(Place("nowhere"), naming)
     with ControlCalls.at(Place("127.0.0.1:1", token="abc")) as calls:
         assert calls.is_known
+
+
+def test_a_call_on_a_closed_connection_is_an_error_like_any_other() -> None:
+    """A thread that renews a claim would end without a word otherwise."""
+    with ControlCalls(PLACE) as calls:
+        bounded = calls.until(5.0)
+    assert bounded.is_closed
+    with pytest.raises(ControlError, match=r"^the client of 127\.0\.0\.1:2390 is closed$"):
+        bounded.instance("instances/a1")

@@ -7,6 +7,7 @@ from greenroom.addresses import Address
 from greenroom.cli.client import OPTIONS
 from greenroom.client.naming import ARGUMENTS
 from greenroom.client.refusals import in_words
+from greenroom.errors import ControlError, NoSuchInstanceError
 from tests.support.failed_calls import Failed
 
 PLACE = Address("127.0.0.1", 2390)
@@ -69,3 +70,9 @@ def test_a_program_is_told_of_its_arguments() -> None:
     said = str(in_words(Failed(grpc.StatusCode.UNAUTHENTICATED, "no", "UNAUTHENTICATED"), PLACE, ARGUMENTS))
     assert "token or token_file say who you are" in said
     assert "--" not in said
+
+
+def test_an_instance_that_is_not_there_is_an_error_of_its_own() -> None:
+    gone = Failed(grpc.StatusCode.NOT_FOUND, "instances/7f has no record", "UNKNOWN_INSTANCE")
+    assert type(in_words(gone, PLACE, ARGUMENTS)) is NoSuchInstanceError
+    assert type(in_words(Failed(grpc.StatusCode.NOT_FOUND, "no", "UNKNOWN_GATE"), PLACE, ARGUMENTS)) is ControlError

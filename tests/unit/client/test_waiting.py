@@ -14,7 +14,7 @@ from tests.support.shown import shown
 from tests.support.told import event, response, snapshot
 
 AWAY = ControlError("nobody answers", ControlError.UNREACHABLE)
-GONE = ControlError("no record of a1", "UNKNOWN_INSTANCE")
+GONE = NoSuchInstanceError("no record of a1", "UNKNOWN_INSTANCE")
 PASSED = {"smoke": "PASSED"}
 
 
@@ -92,10 +92,13 @@ def test_a_stream_that_is_behind_what_was_read_takes_nothing_back(monkeypatch: p
 
 
 def test_a_rejection_ends_the_wait_for_a_release_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    rejected = at(8, "REJECTED")
-    with pytest.raises(RejectedError, match=r"^a1 is rejected: smoke$") as raised:
+    rejected = shown("a1", "REJECTED", {"smoke": "FAILED", "latency": "PENDING"}, failed_because="answers nonsense")
+    rejected.record_revision = 8
+    with pytest.raises(RejectedError, match=r"^a1 is rejected: smoke failed: answers nonsense$") as raised:
         Scripted(monkeypatch, [at(7)], [snapshot(rejected)]).result()
     assert raised.value.reason == "REJECTED"
+    with pytest.raises(RejectedError, match=r"^a1 is rejected: smoke$"):
+        Scripted(monkeypatch, [at(8, "REJECTED")]).result()
     assert Scripted(monkeypatch, [at(7)], [snapshot(rejected)]).result(State.REJECTED).record_revision == 8
 
 
@@ -121,6 +124,11 @@ def test_one_that_cannot_be_read_from_the_list_is_read_from_etcd(monkeypatch: py
     unread = ControlError("its record cannot be read", "UNREADABLE_RECORD")
     with pytest.raises(ControlError, match="cannot be read"):
         Scripted(monkeypatch, [at(7), unread], [snapshot(at(7)), unreadable]).result()
+
+
+def test_out_of_time_for_another_state_names_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(TimedOutError, match=r"^a1 is still held after 5s, not withdrawn$"):
+        Scripted(monkeypatch, [at(7)], [snapshot(at(7))]).result(State.WITHDRAWN)
 
 
 @pytest.mark.parametrize(
