@@ -38,3 +38,15 @@ def test_another_refusal_is_not_about_the_name() -> None:
 
     with pytest.raises(ControlError, match="reason"):
         in_the_name_of("", send)
+
+
+def test_a_name_that_was_given_is_not_exchanged_for_another() -> None:
+    names: list[str] = []
+
+    def send(name: str) -> str:
+        names.append(name)
+        raise ControlError("actor: is not who you are", "NOT_PERMITTED", "actor")
+
+    with pytest.raises(ControlError, match="not who you are"):
+        in_the_name_of("ann", send)
+    assert names == ["ann"]

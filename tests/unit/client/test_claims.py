@@ -73,8 +73,9 @@ def test_it_is_renewed_and_an_outage_within_its_time_is_outlasted(monkeypatch: p
     assert proxy.released == ["9"]
 
 
-def test_one_that_has_ended_is_lost_at_once_and_not_given_back() -> None:
-    """By another runner, or a verdict of one's own."""
+def test_one_that_has_ended_is_lost_at_once_and_not_given_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By another runner, or a verdict of one's own; its time is not over."""
+    monkeypatch.setattr(claims, "monotonic", lambda: 0.0)
     proxy = Proxy(ENDED)
     with kept(proxy, SHORT_SECONDS) as claim:
         assert claim.lost.wait(WAIT_SECONDS)

@@ -51,5 +51,15 @@ def test_pauses_grow_to_a_limit_and_begin_anew_once_it_answered(monkeypatch: pyt
     assert next(pauses) == 0.1
 
 
+def test_a_stream_that_told_something_is_asked_for_again_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    slept: list[float] = []
+    monkeypatch.setattr(following, "uniform", lambda _, most: most)
+    monkeypatch.setattr(following, "sleep", slept.append)
+    calls = Scripted([AWAY], [AWAY], [snapshot(shown("a1")), AWAY], [WRONG])
+    with pytest.raises(ControlError, match="unknown"):
+        list(followed(calls, KnownInstances(), Trouble(lambda _: None)))  # type: ignore[arg-type]
+    assert slept == [0.1, 0.2, 0.1]
+
+
 def test_not_all_callers_ask_at_the_same_moment() -> None:
     assert len({next(Pauses()) for _ in range(20)}) > 1

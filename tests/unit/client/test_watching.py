@@ -28,7 +28,7 @@ def test_everything_is_told_as_it_comes() -> None:
 
 
 def test_the_newest_token_is_resumed_from() -> None:
-    found = told("a1")
+    found = told("a1", "b2")
     assert found.take(response(event("BOOKMARK"), token="t2")) == []
     assert found.begin() == "t2"
     news = response(event("CHANGED", shown("a1")), event("SYNCED"), token="t3")
