@@ -8,7 +8,6 @@ from greenroom.addresses import DEFAULT_CONTROL
 from greenroom.cli.check_options import AllowRemote, Timeout, concluded, must_be_given, seconds_of
 from greenroom.cli.choose import Wanted, choose
 from greenroom.cli.client import ControlClient
-from greenroom.cli.control_place import address_of
 from greenroom.cli.options import Control, TokenFile, connect
 from greenroom.errors import CheckInconclusive, ControlError, SettingsError
 from greenroom.gates.environment import Variable
@@ -34,9 +33,9 @@ def card(
     """Its cards must be configured as those of the released instances of their models."""
     wanted, seconds = Wanted(must_be_given("--instance", instance, Variable.INSTANCE)), seconds_of(timeout)
     expectations = dict(_expectation(text) for text in expect or ())
-    if not address_of(control).is_loopback and not allow_remote:
-        raise SettingsError(f"--control '{control}': is not this machine; --allow-remote lets a check ask elsewhere")
     with connect(control, token_file) as client:
+        if not client.address.is_loopback and not allow_remote:
+            raise SettingsError(f"--control '{control}': is not this machine; --allow-remote lets a check ask elsewhere")
         concluded("card", lambda: _checked(client, wanted, expectations, alone_is_fine=alone_is_fine), seconds)
 
 

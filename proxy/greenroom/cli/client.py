@@ -22,6 +22,7 @@ OPTIONS: Final = Naming(
     advice={
         "UNKNOWN_INSTANCE": "`greenroom instances` lists those that there are",
         "UNKNOWN_ROLLOUT_HOLD": "`greenroom rollout-hold list` lists those that there are",
+        "UNKNOWN_PREVIEW": "`greenroom preview list` lists those that there are",
     },
 )
 

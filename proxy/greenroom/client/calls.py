@@ -186,6 +186,18 @@ class ControlCalls:
         """The policy in force at this proxy."""
         return self._call(self._stub.GetPolicy, control_pb2.GetPolicyRequest())
 
+    def open_preview(self, preview: control_pb2.Preview) -> control_pb2.Preview:
+        """Opens one; the answer has its address."""
+        return self._call(self._stub.OpenPreview, control_pb2.OpenPreviewRequest(preview=preview))
+
+    def previews(self) -> list[control_pb2.Preview]:
+        """Those that are open at this proxy."""
+        return list(self._call(self._stub.ListPreviews, control_pb2.ListPreviewsRequest()).previews)
+
+    def close_preview(self, name: str) -> control_pb2.Preview:
+        """Closes one; the preview as it was."""
+        return self._call(self._stub.ClosePreview, control_pb2.ClosePreviewRequest(name=name)).preview
+
     def _pages(self, method: Callable[..., Any], request: Any) -> Iterator[Any]:
         while True:
             page = self._call(method, request)
