@@ -35,7 +35,8 @@ def card(
     expectations = dict(_expectation(text) for text in expect or ())
     with connect(control, token_file) as client:
         if not client.address.is_loopback and not allow_remote:
-            raise SettingsError(f"--control '{control}': is not this machine; --allow-remote lets a check ask elsewhere")
+            elsewhere = "is not this machine; --allow-remote lets a check ask elsewhere"
+            raise SettingsError(f"--control '{control}': {elsewhere}")
         concluded("card", lambda: _checked(client, wanted, expectations, alone_is_fine=alone_is_fine), seconds)
 
 
