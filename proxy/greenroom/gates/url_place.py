@@ -1,0 +1,45 @@
+"""Where a gate of the kind `url` is asked: this machine, in plaintext, unless told otherwise."""
+
+from dataclasses import dataclass
+from typing import Final, Self
+from urllib.parse import urlsplit
+
+from greenroom.addresses import Address
+
+PORTS: Final = {"http": 80, "https": 443}
+
+
+@dataclass(frozen=True, slots=True)
+class UrlPlace:
+    """A host and a port, and the path with its query, as a request line has it."""
+
+    address: Address
+    target: str
+
+    @classmethod
+    def of(cls, url: str, *, allow_remote: bool) -> Self:
+        """From `http://127.0.0.1:9100/validate`; ValueError in words for anything else."""
+        if not url.isascii() or not url.isprintable() or " " in url:
+            raise ValueError("is no URL: it has characters that none has")
+        try:
+            parts = urlsplit(url)
+            port = parts.port
+        except ValueError as error:
+            raise ValueError(f"is no URL ({error})") from error
+        if parts.scheme not in PORTS:
+            raise ValueError("must begin with http://")
+        if parts.username is not None or parts.password is not None:
+            raise ValueError("must not carry a user or password")
+        host = parts.hostname or ""
+        shown = f"[{host}]" if ":" in host else host
+        address = Address.parse(f"{shown}:{port or PORTS[parts.scheme]}", is_secure=parts.scheme == "https")
+        if not allow_remote:
+            _check_near(address)
+        return cls(address, f"{parts.path or '/'}{f'?{parts.query}' if parts.query else ''}")
+
+
+def _check_near(address: Address) -> None:
+    if not address.is_loopback:
+        raise ValueError("is not this machine; --allow-remote lets gates be asked elsewhere")
+    if address.is_secure:
+        raise ValueError("is not http://; --allow-remote lets gates be asked over https too")
