@@ -1,0 +1,34 @@
+"""A gate of the kind `exec`: a command, whose exit code is the verdict, and its last words on stderr the reason.
+
+The rule: when it returns, or is cancelled, nothing that the command started runs any more.
+"""
+
+import asyncio
+import os
+import sys
+from collections.abc import Mapping, Sequence
+
+from greenroom.gates.guarded import INCONCLUSIVE, Ended, guarded
+from greenroom.gates.result import Outcome, Result, with_last_words
+
+
+async def run_command(
+    command: Sequence[str], environment: Mapping[str, str], seconds: float, *, times_out: str
+) -> Result:
+    """Runs it with this process's environment and that of the gate; `times_out` says what was over after `seconds`."""
+    async with guarded(command, {**os.environ, **environment}, stdout=sys.stderr.fileno()) as run:
+        try:
+            async with asyncio.timeout(seconds):
+                return result_of(await run.ended())
+        except TimeoutError:
+            return Result(Outcome.FAILED, with_last_words(times_out, run.stderr))
+
+
+def result_of(ended: Ended) -> Result:
+    """The verdict that an end is."""
+    if ended.cannot_start:
+        return Result(Outcome.ERROR, ended.cannot_start)
+    if ended.code == 0:
+        return Result(Outcome.PASSED, ended.stderr)
+    outcome = Outcome.INCONCLUSIVE if ended.code == INCONCLUSIVE else Outcome.FAILED
+    return Result(outcome, ended.stderr or f"it ended with {ended.code}, and said nothing on standard error")
