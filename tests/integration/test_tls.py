@@ -22,6 +22,7 @@ from tests.support.certificates import HERE, Authority, Issued
 from tests.support.client import CALL_SECONDS, EtcdClient, get, put, version_is
 from tests.support.greenroom import GATES, PROGRAM, environment
 from tests.support.http import ask
+from tests.support.runners import GateRunner, shell
 from tests.support.secure import Mounted, Party, SecureEtcd, SecureGreenroom
 from tests.support.waiting import wait_for
 from tests.support.workers import CARDS, Worker
@@ -59,6 +60,14 @@ def worker(greenroom: SecureGreenroom) -> Iterator[Worker]:
         assert worker.register().succeeded
         yield worker
         client.revoke(worker.lease)
+
+
+def test_a_gate_runner_is_known_by_its_certificate(greenroom: SecureGreenroom, worker: Worker, tmp_path: Path) -> None:
+    place = (f"https://{greenroom.control}", {gate: shell("true") for gate in GATES}, tmp_path)
+    with GateRunner(*place, *greenroom.party.arguments("--control-")) as runner:
+        wait_for(lambda: runner.health().status == 200, 30, "released")
+    with greenroom.control_client() as control:
+        assert {gate.reporter for gate in control.instance(worker.instance).gates} == {"worker.fleet"}
 
 
 def test_etcdctl_goes_through_with_tls_on_both_sides(greenroom: SecureGreenroom) -> None:

@@ -21,6 +21,7 @@ from greenroom.cli import (
     decisions,
     demo,
     etcd_role,
+    gates,
     instances,
     policy,
     preview,
@@ -61,6 +62,7 @@ app.add_typer(preview.app, name="preview")
 app.add_typer(policy.app, name="policy")
 app.add_typer(access.app, name="access")
 app.add_typer(check.app, name="check")
+app.add_typer(gates.app, name="gates")
 app.command()(etcd_role.etcd_role)
 app.command()(demo.demo)
 with_files(app)

@@ -1,0 +1,86 @@
+"""A claim for as long as a check takes: renewed, given back, and what its loss means."""
+
+import asyncio
+
+import pytest
+
+from greenroom.errors import ControlError, UnknownClaim
+from greenroom.gates.claiming import ClaimLost, claimed
+from greenroom.gates.plan import Job
+from tests.support.claims import AWAY, ScriptedClaims, reached
+
+JOB = Job("5", "smoke", 1)
+GONE = ControlError("it has ended", UnknownClaim.reason)
+
+
+def held(claims: ScriptedClaims, ttl_seconds: float = 0.03):  # type: ignore[no-untyped-def]
+    return claimed(claims, JOB, ttl_seconds, clock=asyncio.get_running_loop().time)
+
+
+async def test_it_is_given_back_where_no_verdict_ended_it() -> None:
+    claims = ScriptedClaims()
+    async with held(claims, 60):
+        pass
+    async with held(claims, 60) as claim:
+        claim.is_over = True
+    assert claims.calls == ["claim", "release", "claim"]
+
+
+async def test_a_claim_that_cannot_be_had_runs_nothing() -> None:
+    claims = ScriptedClaims({"claim": [GONE]})
+    with pytest.raises(ControlError, match="it has ended"):
+        async with held(claims):
+            pytest.fail("nothing may run")
+    assert claims.calls == ["claim"]
+
+
+async def test_it_is_renewed_as_long_as_the_block_takes() -> None:
+    claims = ScriptedClaims()
+    async with held(claims, 3):
+        await reached(claims.calls, "claim", "renew", "renew")
+    assert claims.calls[-1] == "release"
+
+
+async def test_a_lost_claim_cancels_the_block() -> None:
+    claims = ScriptedClaims({"renew": [GONE]})
+    with pytest.raises(ClaimLost, match="it has ended"):
+        async with held(claims):
+            await asyncio.sleep(600)
+    assert claims.calls == ["claim", "renew"]
+
+
+async def test_a_proxy_that_is_away_for_a_moment_costs_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("greenroom.gates.claiming.RETRY_SECONDS", 0.01)
+    claims = ScriptedClaims({"renew": [AWAY, AWAY, None]})
+    async with held(claims, 6):
+        await reached(claims.calls, "claim", "renew", "renew", "renew")
+
+
+async def test_a_proxy_that_is_away_for_longer_than_the_claim_stands_does() -> None:
+    claims = ScriptedClaims({"renew": [AWAY] * 1000})
+    with pytest.raises(ClaimLost, match=r"in time|nobody answers"):
+        async with held(claims):
+            await asyncio.sleep(600)
+
+
+async def test_what_the_block_raises_comes_out_as_it_is() -> None:
+    claims = ScriptedClaims()
+    with pytest.raises(ControlError, match="nobody answers"):
+        async with held(claims, 60):
+            raise AWAY
+    assert claims.calls == ["claim", "release"]
+
+
+async def test_a_cancellation_from_outside_stays_one() -> None:
+    claims = ScriptedClaims()
+
+    async def block() -> None:
+        async with held(claims, 60):
+            await asyncio.sleep(600)
+
+    task = asyncio.ensure_future(block())
+    await reached(claims.calls, "claim")
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert claims.calls == ["claim", "release"]

@@ -1,0 +1,143 @@
+"""One run of a gate: claimed, run, reported; and what becomes of it when the proxy or the claim goes away."""
+
+import asyncio
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from greenroom.errors import ControlError, GateClaimed, StaleAttempt, UnknownClaim
+from greenroom.gates.gate_config import GateCheck
+from greenroom.gates.gate_run import GateRuns
+from greenroom.gates.plan import Ending, Job, Start
+from greenroom.gates.result import Outcome, Result
+from greenroom.pb.control.v1 import control_pb2 as pb
+from tests.support.claims import AWAY, ScriptedClaims, reached
+from tests.support.control_side import EventLog
+from tests.support.shown import NOW, shown
+
+JOB = Job(shown().id, "smoke", 2)
+
+
+class LostAtReport(ScriptedClaims):
+    """The proxy is back as soon as the claim is lost, which is while the verdict is reported."""
+
+    async def renew(self, claim: pb.Claim) -> pb.Claim:
+        await reached(self.calls, "claim", "report")
+        self.answers.clear()
+        raise ControlError("it has ended", UnknownClaim.reason)
+
+
+class Run:
+    """One run with what it needs, and what came of it."""
+
+    def __init__(self, *command: str, timeout_secs: float = 60, deadline_seconds: float | None = None, **answers: Any):
+        self.claims = ScriptedClaims(answers)
+        self.log, self.told = EventLog(), list[pb.Instance]()
+        self.durations: list[tuple[str, Outcome]] = []
+        deadline = None if deadline_seconds is None else NOW + timedelta(seconds=deadline_seconds)
+        self.start = Start(JOB, shown(), deadline)
+        gates = {"smoke": GateCheck(exec=command, timeout_secs=timeout_secs)}
+        self.runs = GateRuns(
+            self.claims, gates, None, self.told.append, self, "127.0.0.1:2390", 60, lambda: NOW, self.log
+        )
+
+    def ended(self, gate: str, outcome: Outcome, seconds: float) -> None:
+        self.durations.append((gate, outcome))
+
+    async def over(self) -> Ending:
+        return await self.runs.run(self.start)
+
+
+async def test_a_run_is_claimed_run_and_reported() -> None:
+    run = Run("sh", "-c", 'echo "$GREENROOM_ATTEMPT" >&2')
+    assert await run.over() is Ending.DECIDED
+    assert run.claims.calls == ["claim", "report"]
+    assert run.claims.results == [Result(Outcome.PASSED, "2")]
+    assert [instance.id for instance in run.told] == [JOB.instance]
+    assert run.durations == [("smoke", Outcome.PASSED)]
+    named = {"instance": JOB.instance, "gate": "smoke", "attempt": 2}
+    assert run.log.named("gate.started") == [{"event": "gate.started", "level": "info", **named}]
+    (ended,) = run.log.named("gate.ended")
+    assert ended.items() >= {**named, "outcome": "passed", "reason": "2"}.items()
+
+
+async def test_what_is_open_still_is_run_again() -> None:
+    run = Run("sh", "-c", "exit 75")
+    assert await run.over() is Ending.AGAIN
+    assert [result.outcome for result in run.claims.results] == [Outcome.INCONCLUSIVE]
+
+
+async def test_what_another_runner_has_is_not_run(tmp_path: Path) -> None:
+    run = Run("touch", f"{tmp_path}/ran", claim=[ControlError("ann has it", GateClaimed.reason)])
+    assert await run.over() is Ending.AGAIN
+    assert not (tmp_path / "ran").exists()
+    assert run.log.named("gate.waits")[0].items() >= {"level": "info", "why": "ann has it"}.items()
+    assert not run.log.named("gate.ended")
+
+
+async def test_the_gates_time_ends_it() -> None:
+    run = Run("sleep", "600", timeout_secs=0.1)
+    await run.over()
+    assert run.claims.results == [Result(Outcome.FAILED, "not over after 0.1 s")]
+
+
+async def test_the_attempts_deadline_ends_it_where_it_is_sooner() -> None:
+    """A moment before, for the reason to be told in time."""
+    run = Run("sleep", "600", deadline_seconds=1.2)
+    await run.over()
+    assert run.claims.results == [Result(Outcome.FAILED, "not over at the attempt's deadline, 0 s after it began")]
+
+
+async def test_a_deadline_that_is_over_is_the_proxys_to_judge() -> None:
+    run = Run("true", deadline_seconds=-5)
+    assert await run.over() is Ending.DECIDED
+
+
+async def test_a_verdict_is_reported_once_the_proxy_is_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("greenroom.gates.gate_run.REPORT_AGAIN_SECONDS", 0.01)
+    run = Run("true", report=[AWAY, AWAY, None])
+    assert await run.over() is Ending.DECIDED
+    assert run.claims.calls == ["claim", "report", "report", "report"]
+
+
+async def test_even_where_the_claim_is_lost_meanwhile(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("greenroom.gates.gate_run.REPORT_AGAIN_SECONDS", 0.01)
+    monkeypatch.setattr("greenroom.gates.claiming.RENEWALS", 10_000)
+    run = Run("true", report=[AWAY] * 1000)
+    run.runs.verdicts = LostAtReport(run.claims.answers)
+    assert await run.over() is Ending.DECIDED
+    assert run.log.named("claim.lost")
+
+
+async def test_a_lost_claim_ends_the_run_without_a_word() -> None:
+    run = Run("sleep", "600", renew=[ControlError("it has ended", UnknownClaim.reason)])
+    run.runs.claim_seconds = 0.3
+    assert await run.over() is Ending.AGAIN
+    assert run.claims.calls == ["claim", "renew"]
+    assert run.durations == [("smoke", Outcome.STOPPED)]
+
+
+async def test_a_verdict_that_is_refused_is_told() -> None:
+    run = Run("true", report=[ControlError("attempt 3 is open", StaleAttempt.reason)])
+    assert await run.over() is Ending.AGAIN
+    assert run.log.named("gate.waits")[0].items() >= {"level": "warning", "why": "attempt 3 is open"}.items()
+
+
+async def test_of_a_pass_that_holds_only_a_decision_is_reported() -> None:
+    run = Run("sh", "-c", "exit 75")
+    run.start.instance.gates[0].state = pb.GATE_STATE_PASSED
+    assert await run.over() is Ending.AGAIN
+    assert run.claims.calls == ["claim", "release"]
+
+
+async def test_a_run_that_is_cancelled_gives_its_claim_back() -> None:
+    run = Run("sleep", "600")
+    task = asyncio.ensure_future(run.over())
+    await run.log.wait_named("gate.started")
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    await reached(run.claims.calls, "claim", "release")
+    assert run.log.named("gate.ended")[0]["outcome"] == "stopped"
