@@ -11,6 +11,9 @@ import promql_parser
 import pytest
 import yaml
 
+from greenroom.access.entries import parse_entries
+from greenroom.access.roles import Role
+from greenroom.access.tokens import digest_of
 from greenroom.cli.main import main
 from greenroom.core.policy import Policy
 from greenroom.durations import parse_duration
@@ -43,6 +46,10 @@ def read_files(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
 
 def policy_in(folder: Path) -> Policy:
     return parse_policy((folder / "policy.yaml").read_text())
+
+
+def policy_in_manifests() -> Policy:
+    return parse_policy(named("ConfigMap", "greenroom-policy")["data"]["policy.yaml"])
 
 
 def gates_in(folder: Path) -> Gates:
@@ -90,8 +97,7 @@ def test_known_answers_can_be_read(tmp_path: Path) -> None:
 
 
 def test_a_rollout_has_time_for_its_gates() -> None:
-    policy = parse_policy(named("ConfigMap", "greenroom-policy")["data"]["policy.yaml"])
-    longest = max(gate.timeout_seconds for rule in policy.rules for gate in rule.gates.values())
+    longest = max(gate.timeout_seconds for rule in policy_in_manifests().rules for gate in rule.gates.values())
     assert named("Deployment", "llama")["spec"]["progressDeadlineSeconds"] > longest
 
 
@@ -132,8 +138,12 @@ def test_the_page_names_each_file_and_none_that_is_not_there() -> None:
 def test_the_page_makes_an_access_file_and_its_tokens(tmp_path: Path) -> None:
     """The block is run as it stands; tests/integration/test_deploy_proxy.py shows that a proxy obeys what it makes."""
     access, tokens = made_by_the_page(tmp_path)
-    assert [line for line in access.splitlines() if "name:" in line] == ["- name: ann", "- name: runner"]
-    assert tokens.keys() == {"ann", "runner"}
+    ann, runner = parse_entries(access)
+    assert (ann.name, ann.role, runner.name, runner.role) == ("ann", Role.OPERATOR, "runner", Role.REPORTER)
+    assert runner.gates is not None
+    assert {*runner.gates} == {*policy_in_manifests().rules[0].gates}
+    for caller in (ann, runner):
+        assert caller.token_sha256 == (digest_of(tokens[caller.name].strip()),)
 
 
 def test_compose_keeps_the_specification() -> None:

@@ -12,7 +12,7 @@ import kubernetes_validate
 import pytest
 import yaml
 
-from tests.support.manifests import DEPLOY, FILES, Container, Object, containers, named, objects
+from tests.support.manifests import DEPLOY, FILES, Container, Object, container, containers, named, objects
 
 OLDEST, NEWEST = "1.30", kubernetes_validate.latest_version()
 PAGE = (DEPLOY / "README.md").read_text()
@@ -110,9 +110,20 @@ def test_addresses_are_services_of_the_manifests_or_the_operators() -> None:
 
 
 def test_workers_are_told_the_proxies_and_no_etcd() -> None:
-    [worker] = [one for one in containers() if one.name == "llama/worker"]
-    told = {variable["name"]: variable.get("value") for variable in worker.spec["env"]}
+    told = {variable["name"]: variable.get("value") for variable in container("llama/worker").spec["env"]}
     assert told["ETCD_ENDPOINTS"] == "https://greenroom:2379"
+
+
+def test_dynamo_is_told_certificates_as_texts_and_all_three() -> None:
+    """Seen with 1.6.1: names of files, or a CA alone, and it never connects."""
+    for name, secret in (("llama/worker", "greenroom-worker-tls"), ("frontend/frontend", "frontend-etcd-client")):
+        env = container(name).spec["env"]
+        told = {one["name"]: one["valueFrom"]["secretKeyRef"] for one in env if one["name"].startswith("ETCD_AUTH_")}
+        assert told == {
+            f"ETCD_AUTH_{part}": {"name": secret, "key": key}
+            for part, key in (("CA", "ca.crt"), ("CLIENT_CERT", "tls.crt"), ("CLIENT_KEY", "tls.key"))
+        }
+        assert f"| `{secret}` | `tls.crt`, `tls.key`, `ca.crt` |" in PAGE
 
 
 def test_deployments_and_budgets_select_their_pods() -> None:

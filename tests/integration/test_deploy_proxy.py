@@ -7,15 +7,15 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
+import grpc
 import promql_parser
 import pytest
 import yaml
 
 from tests.support.certificates import HERE, Authority
-from tests.support.client import EtcdClient
 from tests.support.deployed import DeployedProxy
 from tests.support.manifests import DEPLOY
-from tests.support.secure import SecureEtcd
+from tests.support.secure import Party, SecureEtcd
 from tests.support.workers import Worker
 
 SAMPLE = re.compile(r"^(\w+)(?:\{(.*)\})? ", re.MULTILINE)
@@ -36,9 +36,9 @@ def proxy(authority: Authority, tmp_path_factory: pytest.TempPathFactory) -> Ite
 
 
 @pytest.fixture
-def worker(proxy: DeployedProxy) -> Iterator[Worker]:
-    """One that trusts the proxies' CA, and shows no certificate: what worker.yaml has."""
-    with EtcdClient(f"localhost:{proxy.ports[2389]}", (), proxy.trusting.credentials) as client:
+def worker(proxy: DeployedProxy, authority: Authority) -> Iterator[Worker]:
+    """One with the certificate that worker.yaml gives it."""
+    with proxy.client(Party(authority.ca, authority.issue("worker", file="worker"))) as client:
         worker = Worker(client)
         assert worker.register().succeeded
         yield worker
@@ -48,6 +48,12 @@ def worker(proxy: DeployedProxy) -> Iterator[Worker]:
 def test_it_is_ready_and_live_as_kubelet_asks(proxy: DeployedProxy) -> None:
     assert proxy.probe("readinessProbe").json["ready"]
     assert proxy.probe("livenessProbe").status == 200
+
+
+def test_who_shows_no_certificate_is_no_worker(proxy: DeployedProxy) -> None:
+    with proxy.client(proxy.trusting) as client, pytest.raises(grpc.RpcError) as refused:
+        client.range(b"v1/mdc/")
+    assert refused.value.code() is grpc.StatusCode.UNAVAILABLE
 
 
 def test_a_worker_is_held_until_both_gates_have_passed(proxy: DeployedProxy, worker: Worker) -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from tests.support.access_page import made_by_the_page
 from tests.support.certificates import HERE, Authority, Issued
+from tests.support.client import EtcdClient
 from tests.support.greenroom import CLI_SECONDS, PROGRAM, READY_SECONDS, environment
 from tests.support.http import Answer, ask
 from tests.support.manifests import container, mounted
@@ -52,6 +53,10 @@ class DeployedProxy(Process):
 
     def page(self, path: str, scheme: str = "https", port: int = 2391) -> Answer:
         return ask(f"{scheme}://localhost:{self.ports[port]}{path}", tls=self.trusting.context)
+
+    def client(self, party: Party) -> EtcdClient:
+        """At the port for workers."""
+        return EtcdClient(f"localhost:{self.ports[2389]}", (), party.credentials)
 
     def cli(self, caller: str, *arguments: str) -> "subprocess.CompletedProcess[str]":
         """As the page has its reader run commands."""
