@@ -2,10 +2,9 @@
 
 import re
 import subprocess
-import sys
 from pathlib import Path
 
-from tests.support.greenroom import CLI_SECONDS, environment
+from tests.support.greenroom import CLI_SECONDS, environment, program_in
 from tests.support.manifests import DEPLOY
 
 _BLOCK = re.compile(r"```sh\n(umask 077\n.*?)```", re.DOTALL)
@@ -15,21 +14,13 @@ def made_by_the_page(folder: Path) -> tuple[str, dict[str, str]]:
     """The text of access.yaml, and the text of each token's file by its caller."""
     block = _BLOCK.search((DEPLOY / "README.md").read_text())
     assert block is not None
-    _on_path(folder / "bin")
-    told = environment()
+    told, programs = environment(), program_in(folder / "bin")
     subprocess.run(
         ["bash", "-euo", "pipefail", "-c", block[1]],
         cwd=folder,
-        env={**told, "PATH": f"{folder / 'bin'}:{told['PATH']}"},
+        env={**told, "PATH": f"{programs}:{told['PATH']}"},
         check=True,
         timeout=CLI_SECONDS,
     )
     tokens = {path.stem: path.read_text() for path in folder.glob("*.token")}
     return (folder / "access.yaml").read_text(), tokens
-
-
-def _on_path(folder: Path) -> None:
-    folder.mkdir()
-    program = folder / "greenroom"
-    program.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m greenroom "$@"\n')
-    program.chmod(0o755)

@@ -25,14 +25,14 @@ _LISTENS = re.compile(r"(--(?:\w+-)?listen)=0\.0\.0\.0:(\d+)")
 
 
 class DeployedProxy(Process):
-    """`token` of each caller of the page's access file is a file; `port` is by the container's port."""
+    """`ports` are by the container's; `tokens` are those of the page's access file, by caller."""
 
     def __init__(self, etcd: SecureEtcd, folder: Path, authority: Authority) -> None:
         self._container = container("greenroom/greenroom")
         self.trusting = Party(authority.ca)
         self.ports = {port: free_port() for port in self._container.ports.values()}
         (folder / "page").mkdir()
-        access, self._tokens = made_by_the_page(folder / "page")
+        access, self.tokens = made_by_the_page(folder / "page")
         given = {
             "greenroom-etcd-client": _files(etcd.party.ca, etcd.party.own),
             "greenroom-tls": _files(authority.ca, authority.issue(*NAMES, file="greenroom")),
@@ -71,7 +71,7 @@ class DeployedProxy(Process):
 
     def _token_file(self, caller: str) -> Path:
         path = self._folder / f"{caller}.token"
-        path.write_text(self._tokens[caller])
+        path.write_text(self.tokens[caller])
         return path
 
     def _here(self, argument: str) -> str:

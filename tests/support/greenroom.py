@@ -77,3 +77,12 @@ class Greenroom(Process):
 def environment() -> dict[str, str]:
     kept = {name: os.environ[name] for name in ("PATH", "HOME", "LANG") if name in os.environ}
     return {**kept, "PYTHONPATH": str(_ROOT / "proxy"), "PYTHONUNBUFFERED": "1", "NO_COLOR": "1", "COLUMNS": "200"}
+
+
+def program_in(folder: Path) -> Path:
+    """Makes a folder for PATH in which the command line is `greenroom`."""
+    folder.mkdir()
+    program = folder / "greenroom"
+    program.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m greenroom "$@"\n')
+    program.chmod(0o755)
+    return folder
