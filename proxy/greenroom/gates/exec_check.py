@@ -8,7 +8,7 @@ import os
 import sys
 from collections.abc import Mapping, Sequence
 
-from greenroom.gates.guarded import INCONCLUSIVE, Ended, guarded
+from greenroom.gates.guarded import INCONCLUSIVE, Ended, Run, guarded
 from greenroom.gates.result import Outcome, Result, with_last_words
 
 
@@ -16,12 +16,19 @@ async def run_command(
     command: Sequence[str], environment: Mapping[str, str], seconds: float, *, times_out: str
 ) -> Result:
     """Runs it with this process's environment and that of the gate; `times_out` says what was over after `seconds`."""
-    async with guarded(command, {**os.environ, **environment}, stdout=sys.stderr.fileno()) as run:
-        try:
-            async with asyncio.timeout(seconds):
-                return result_of(await run.ended())
-        except TimeoutError:
-            return Result(Outcome.FAILED, with_last_words(times_out, run.stderr))
+    try:
+        async with guarded(command, {**os.environ, **environment}, stdout=sys.stderr.fileno()) as run:
+            return await _ended(run, seconds, times_out)
+    except OSError as error:  # Of the guard itself: no process more may be started, or the command is too long.
+        return Result(Outcome.ERROR, f"cannot run {command[0]!r}: {error.strerror}")
+
+
+async def _ended(run: Run, seconds: float, times_out: str) -> Result:
+    try:
+        async with asyncio.timeout(seconds):
+            return result_of(await run.ended())
+    except TimeoutError:
+        return Result(Outcome.FAILED, with_last_words(times_out, run.stderr))
 
 
 def result_of(ended: Ended) -> Result:

@@ -92,8 +92,9 @@ class Frontend:
                 self.log.info("frontend.started", instance=self.instance, url=self.url, preview=preview.name)
                 why = await self._first(run, preview)
         except ControlError as error:
-            why = f"the preview cannot be opened: {error}"
-            self._end(why)
+            self._end(why := f"the preview cannot be opened: {error}")
+        except OSError as error:  # Of the guard itself.
+            self._end(why := f"the frontend cannot be started: {error.strerror}")
         finally:
             self._end("the frontend was taken down")
         self.log.warning("frontend.ended", instance=self.instance, why=why)

@@ -28,6 +28,7 @@ ALL = Selector()
         (("smoke", "latency"), ALL, WantedHold.CARD, ""),
         (("smoke", "latency"), Selector(component="backend"), WantedHold.CARD, "rules[0] of the proxy's policy"),
         (("smoke", "latency"), Selector(component="back*"), WantedHold.CARD, ""),
+        (("smoke",), Selector(component="back*"), WantedHold.CARD, "rules[0] of the proxy's policy"),
         (("other",), ALL, WantedHold.CARD, ""),
     ],
 )

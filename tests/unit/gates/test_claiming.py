@@ -7,13 +7,15 @@ import pytest
 from greenroom.errors import ControlError, UnknownClaim
 from greenroom.gates.claiming import ClaimLost, claimed
 from greenroom.gates.plan import Job
+from greenroom.pb.control.v1.control_pb2 import Claim
 from tests.support.claims import AWAY, ScriptedClaims, reached
 
 JOB = Job("5", "smoke", 1)
+TTL_SECONDS = 0.03
 GONE = ControlError("it has ended", UnknownClaim.reason)
 
 
-def held(claims: ScriptedClaims, ttl_seconds: float = 0.03):  # type: ignore[no-untyped-def]
+def held(claims: ScriptedClaims, ttl_seconds: float = TTL_SECONDS):  # type: ignore[no-untyped-def]
     return claimed(claims, JOB, ttl_seconds, clock=asyncio.get_running_loop().time)
 
 
@@ -39,6 +41,24 @@ async def test_it_is_renewed_as_long_as_the_block_takes() -> None:
     async with held(claims, 3):
         await reached(claims.calls, "claim", "renew", "renew")
     assert claims.calls[-1] == "release"
+
+
+class Slow(ScriptedClaims):
+    """Each renewal takes a third of the time that the claim stands."""
+
+    now = 0.0
+
+    async def renew(self, claim: Claim) -> Claim:
+        self.now += 0.3 * TTL_SECONDS
+        return await super().renew(claim)
+
+
+async def test_each_renewal_gives_it_its_whole_time_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A proxy that is away long after the first claim would have ended costs no more than at first."""
+    monkeypatch.setattr("greenroom.gates.claiming.RETRY_SECONDS", 0.001)
+    claims = Slow({"renew": [None, None, None, None, AWAY, None]})
+    async with claimed(claims, JOB, TTL_SECONDS, clock=lambda: claims.now):
+        await reached(claims.calls, "claim", *["renew"] * 6)
 
 
 async def test_a_lost_claim_cancels_the_block() -> None:

@@ -28,6 +28,11 @@ async def test_a_command_has_the_environment_of_this_process_and_of_the_gate(mon
     assert told == Result(Outcome.PASSED, "here smoke")
 
 
+async def test_what_is_too_long_for_any_process_is_an_error() -> None:
+    told = await run_command(["true", "x" * 2**22], {}, 20, times_out="")
+    assert told == Result(Outcome.ERROR, "cannot run 'true': Argument list too long")
+
+
 async def test_at_its_time_it_has_failed_with_its_last_words() -> None:
     told = await run_command(["sh", "-c", "echo asking >&2; sleep 600"], {}, 3, times_out="not over after 3 s")
     assert told == Result(Outcome.FAILED, "not over after 3 s; last: asking")

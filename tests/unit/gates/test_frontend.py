@@ -139,6 +139,15 @@ async def test_without_a_preview_there_is_none(tmp_path: Path) -> None:
                 pytest.fail("there is no preview")
 
 
+async def test_what_is_too_long_for_any_process_is_told(tmp_path: Path) -> None:
+    preview = OnePreview()
+    async with running(tmp_path, preview, "true", "{port}", "x" * 2**22) as frontend:
+        with pytest.raises(FrontendFailed, match="the frontend cannot be started: Argument list too long"):
+            async with frontend.use("tiny"):
+                pytest.fail("there is no frontend")
+    assert not preview.is_open
+
+
 def test_only_a_list_of_models_is_one() -> None:
     assert models_in('{"data": [{"id": "a"}, {"id": "b"}]}') == ["a", "b"]
     for text in ("", "[]", "{}", '{"data": 1}', '{"data": [1]}', "[" * 100_000):

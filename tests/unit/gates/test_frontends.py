@@ -2,6 +2,7 @@
 
 import asyncio
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -109,4 +110,21 @@ async def test_one_that_failed_is_never_used_again() -> None:
             with pytest.raises(FrontendFailed, match="the frontend ended with 3; last: oh"):
                 await used(frontends)
             assert frontends.instances == []
+    assert len(log.named("frontend.started")) == 2
+
+
+async def test_nor_one_that_ended_while_nobody_used_it(tmp_path: Path) -> None:
+    log = EventLog()
+    script = f"while [ ! -e {tmp_path}/end ]; do sleep 0.01; done; exit 3"
+    settings = FrontendSettings(("sh", "-c", script, "{port}"), 60, 10, 60)
+    async with asyncio.TaskGroup() as group:
+        frontends = Frontends(settings, SomePreviews(), group.create_task, log)
+        using = await up(frontends, log, group)
+        using.cancel()
+        await asyncio.wait([using])
+        (tmp_path / "end").touch()
+        await log.wait_named("frontend.ended")
+        assert frontends.instances == [ID]
+        with pytest.raises(FrontendFailed, match="the frontend ended with 3"):
+            await used(frontends)
     assert len(log.named("frontend.started")) == 2
