@@ -184,7 +184,7 @@ def test_it_closes_with_its_time_and_its_port_is_free_again(proxy: Proxy) -> Non
 
 def test_a_client_writes_what_is_its_own_and_nothing_that_is_gated(proxy: Proxy) -> None:
     """A frontend with --router-replica-sync puts an event channel on a lease of its own."""
-    worker = proxy.held_worker()
+    worker, public = proxy.held_worker(), proxy.released_worker()
     channel = b"v1/event_channels/namespace/dynamo/topic/active_sequences_events/1"
     with preview(proxy, worker, only=True) as client:
         lease = client.grant(60)
@@ -207,6 +207,9 @@ def test_a_client_writes_what_is_its_own_and_nothing_that_is_gated(proxy: Proxy)
             (lambda: client.put(worker.card_key, b"mine"), denied),
             (lambda: client.delete(b"v1/", b"v2"), denied),
             (lambda: client.create(CARDS + b"x", b"mine"), denied),
+            (lambda: client.revoke(worker.lease), denied),
+            (lambda: client.revoke(public.lease), denied),
+            (lambda: client.revoke(12345), grpc.StatusCode.NOT_FOUND),
             (lambda: client.put(b"\x01greenroom/budget", b"mine"), invalid),
             (lambda: client.txn([version_is(worker.card_key, 0)], [put(b"v1/mine", b"")]), unknown),
             (lambda: client.txn([], [get(b"v1/a", b"v1/z")]), unknown),
@@ -218,6 +221,7 @@ def test_a_client_writes_what_is_its_own_and_nothing_that_is_gated(proxy: Proxy)
             assert code_of(call)[0] is code
         assert "it has Range, Put, DeleteRange" in code_of(client.leases)[1]
     assert proxy.held(worker) == [worker.card_key]
+    assert proxy.public.get(public.card_key) is not None
 
 
 def test_watches_of_one_stream_and_options_are_as_etcds(proxy: Proxy) -> None:

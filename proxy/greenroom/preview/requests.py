@@ -9,6 +9,7 @@ from typing import TypeVar
 from google.protobuf.message import DecodeError, Message
 
 from greenroom.core.enums import check_enums
+from greenroom.core.keyspace import is_reserved
 from greenroom.core.preview import View
 from greenroom.core.ranges import Leaf, check_write, clip_range, clip_txn, leaves
 from greenroom.core.strict import Reading, Schema, schema_of
@@ -64,6 +65,14 @@ def checked_txn(request: rpc_pb2.TxnRequest, view: View) -> rpc_pb2.TxnRequest:
     for part in sorted(leaves(clipped), key=_is_write, reverse=True):
         _check_leaf(part, view)
     return clipped
+
+
+def check_keys_of_lease(lease: rpc_pb2.LeaseTimeToLiveResponse, view: View) -> None:
+    """PreviewWrite for a lease that a worker's cards, held or public, would go with: to end it is to delete them."""
+    if any(is_reserved(key) or view.gated_keys.overlaps(key, b"") for key in lease.keys):
+        raise PreviewWrite(
+            f"lease {lease.ID:x} is a worker's: its gated keys would go with it, which a preview only shows"
+        )
 
 
 def _is_write(leaf: Leaf) -> bool:

@@ -13,7 +13,14 @@ from greenroom.core.preview import View
 from greenroom.core.preview_reads import read_answer, read_txn
 from greenroom.errors import UnsupportedCall
 from greenroom.pb.etcd import rpc_pb2
-from greenroom.preview.requests import checked_delete, checked_put, checked_read, checked_txn, parsed
+from greenroom.preview.requests import (
+    check_keys_of_lease,
+    checked_delete,
+    checked_put,
+    checked_read,
+    checked_txn,
+    parsed,
+)
 from greenroom.store.upstream import ClientCalls
 
 AUTHENTICATE: Final = "/etcdserverpb.Auth/Authenticate"
@@ -85,6 +92,8 @@ class UnaryCalls:
     async def _revoke(self, data: bytes, client: ClientCalls, seconds: float | None) -> Message:
         request = parsed(rpc_pb2.LeaseRevokeRequest, data)
         check_revoke(request.ID)
+        asked = rpc_pb2.LeaseTimeToLiveRequest(ID=request.ID, keys=True)
+        check_keys_of_lease(await client.lease_time_to_live(asked, timeout_seconds=seconds), self._view)
         return await client.lease_revoke(request, timeout_seconds=seconds)
 
     async def _time_to_live(self, data: bytes, client: ClientCalls, seconds: float | None) -> Message:
