@@ -175,8 +175,8 @@ class Previews:
         with self._follower.subscribe() as self._changes:
             while True:
                 self._look_at_instances(changes)
-                for one in self._due():
-                    await self._end(one, one.cause)
+                # Each may take a second, for calls that hang: one after the other some would outlive their time.
+                await asyncio.gather(*(self._end(one, one.cause) for one in self._due()))
                 changes = await self._next_change(self._changes)
 
     async def stop(self) -> None:

@@ -17,6 +17,7 @@ from greenroom.errors import NotReady, StandingPreview, StartError, TooManyPrevi
 from greenroom.preview import previews as module
 from greenroom.preview.places import PreviewPlaces
 from greenroom.preview.previews import NewPreview, Previews
+from greenroom.preview.server import PreviewServer
 from greenroom.preview.unary import OwnLeases
 from greenroom.store.follower import Follower
 from tests.support.control_side import EventLog, MovableClock
@@ -107,6 +108,23 @@ async def test_a_release_closes_that_of_the_instance_and_no_other(monkeypatch: p
         one.tell(*released())
         [closed] = await one.log.wait_named("preview.closed")
         assert (closed["cause"], list(one.previews)) == ("released", [everything])
+
+
+async def test_those_that_are_due_together_are_closed_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each may take a second, as while etcd is away: the last of a hundred would outlive its time by minutes."""
+    all_closing, stop = asyncio.Barrier(2), PreviewServer.stop
+
+    async def slow_stop(server: PreviewServer, words: str) -> None:
+        await all_closing.wait()
+        await stop(server, words)
+
+    monkeypatch.setattr(module, "AFTERWARDS_SECONDS", 0.0)
+    monkeypatch.setattr(PreviewServer, "stop", slow_stop)
+    async with side() as one:
+        await one.previews.open(OF_ONE)
+        await one.previews.open(OF_ONE)
+        one.tell(*released())
+        assert len(await one.log.wait_named("preview.closed", 2)) == 2
 
 
 async def test_a_released_instance_whose_later_card_waits_keeps_its_preview(monkeypatch: pytest.MonkeyPatch) -> None:
