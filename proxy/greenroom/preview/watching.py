@@ -66,9 +66,14 @@ class WatchCall:
         raise ended_by_etcd()
 
     async def _tell(self, response: rpc_pb2.WatchResponse) -> None:
-        watch, in_fragments = self._watches.get(response.watch_id, (None, False))
+        if not response.events:
+            await self._context.write(response.SerializeToString())
+            return
+        if response.watch_id not in self._watches:
+            return  # Nobody's any more; and as etcd has them they can be of reserved keys.
+        watch, in_fragments = self._watches[response.watch_id]
         shown: rpc_pb2.WatchResponse | None = response
-        if watch is not None and response.events and not watch.is_plain:
+        if not watch.is_plain:
             unread = watch.unread(response)
             shadows = {(revision, one): await self._shadows(one, revision) for revision, one in unread}
             shown = watch.shown(response, shadows)

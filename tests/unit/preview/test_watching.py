@@ -8,7 +8,7 @@ from greenroom.core.keyspace import InstanceId
 from greenroom.core.preview import View
 from greenroom.core.selectors import Selector
 from greenroom.core.templates import dynamo_gated_keys
-from greenroom.pb.etcd import rpc_pb2
+from greenroom.pb.etcd import kv_pb2, rpc_pb2
 from greenroom.preview.watching import WatchCall
 from greenroom.store import call_errors
 from greenroom.store.upstream import Calls
@@ -75,3 +75,23 @@ async def test_from_a_future_revision_it_follows_from_now_on() -> None:
 
 async def test_from_a_future_that_has_come_meanwhile_nothing_is_skipped() -> None:
     assert await begun(32, Records()) == (32, {ONE})
+
+
+class Reader:
+    """Stands in for the client's end of a stream."""
+
+    def __init__(self) -> None:
+        self.read = list[rpc_pb2.WatchResponse]()
+
+    async def write(self, data: bytes) -> None:
+        self.read.append(rpc_pb2.WatchResponse.FromString(data))
+
+
+async def test_events_of_a_watch_that_is_not_known_are_told_to_nobody() -> None:
+    """etcd's own names are in them: shadows and records."""
+    reader = Reader()
+    call = WatchCall(VIEW, cast(Any, Records()), cast(Any, reader))
+    event = kv_pb2.Event(kv=record_kv(ONE))
+    await call._tell(rpc_pb2.WatchResponse(watch_id=3, events=[event]))
+    await call._tell(rpc_pb2.WatchResponse(watch_id=3, canceled=True))
+    assert [(response.canceled, len(response.events)) for response in reader.read] == [(True, 0)]
