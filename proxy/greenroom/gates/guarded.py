@@ -1,11 +1,13 @@
 """Commands under a guard, for programs that run in an event loop: `async with guarded(command, environment) as run`.
 
 The rule: when the block ends, however it ends (an error, a cancellation, a deadline), the command and everything that
-it started is gone, and so it is when this process is killed. What it wrote on standard error is read all the time, so
-that it never waits for that, and only the end is kept.
+it started is gone, and so it is when this process is killed, or the guard. What it wrote on standard error is read all
+the time, so that it never waits for that, and only the end is kept.
 """
 
 import asyncio
+import os
+import secrets
 import socket
 import sys
 from collections.abc import AsyncIterator, Coroutine, Mapping, Sequence
@@ -16,6 +18,7 @@ from typing import Final
 
 from greenroom.core.record import MAX_REASON_BYTES, bounded_reason
 from greenroom.gates import guard
+from greenroom.gates.leftovers import MARK, end_marked
 
 READ_BYTES: Final = 65536
 END_SECONDS: Final = guard.GIVE_UP_SECONDS + 5
@@ -38,11 +41,17 @@ class Ended:
     cannot_start: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class _Errors:
+    reader: asyncio.StreamReader
+    transport: asyncio.ReadTransport
+
+
 class Run:
     """A command that was started under a guard."""
 
-    def __init__(self, process: asyncio.subprocess.Process, starter: socket.socket) -> None:
-        self._process, self._starter = process, starter
+    def __init__(self, process: asyncio.subprocess.Process, starter: socket.socket, errors: _Errors, mark: str) -> None:
+        self._process, self._starter, self._errors, self._mark = process, starter, errors, mark
         self._tail = bytearray()
         self._reading = asyncio.ensure_future(self._read())
 
@@ -53,7 +62,7 @@ class Run:
 
     async def ended(self) -> Ended:
         """Waits until the command has ended and nothing of it is left."""
-        code = await self._process.wait()
+        code = await self._guards_end()
         with suppress(TimeoutError):
             await asyncio.wait_for(asyncio.shield(self._reading), LAST_WORDS_SECONDS)
         return Ended(code, self.stderr, self._cannot_start())
@@ -71,10 +80,19 @@ class Run:
             await asyncio.wait_for(self._process.wait(), END_SECONDS)
         except TimeoutError:
             self._process.kill()
-            await self._process.wait()
+        await self._guards_end()
         with suppress(TimeoutError):
             await asyncio.wait_for(self._reading, LAST_WORDS_SECONDS)
+        self._errors.transport.close()
         self._starter.close()
+
+    async def _guards_end(self) -> int:
+        """The code, once nothing is left: a guard that was itself killed has left its command's descendants."""
+        code = await self._process.wait()
+        if code >= 0:
+            return code
+        await asyncio.to_thread(end_marked, self._mark)
+        return guard.KILLED_BY - code
 
     def _cannot_start(self) -> str:
         try:
@@ -83,9 +101,7 @@ class Run:
             return ""
 
     async def _read(self) -> None:
-        stream = self._process.stderr
-        assert stream is not None
-        while part := await stream.read(READ_BYTES):
+        while part := await self._errors.reader.read(READ_BYTES):
             self._tail += part
             del self._tail[:-MAX_REASON_BYTES]
 
@@ -135,19 +151,34 @@ async def _to_its_end(step: Coroutine[None, None, None]) -> None:
 async def _start(command: Sequence[str], environment: Mapping[str, str], folder: Path | None, stdout: int) -> Run:
     ours, guards = socket.socketpair()
     ours.setblocking(False)
+    mark = secrets.token_hex(8)
     with guards:
+        errors, writing = await _errors()
         try:
             process = await asyncio.create_subprocess_exec(
                 *(sys.executable, "-IS", guard.__file__, str(guards.fileno()), *command),
                 stdin=asyncio.subprocess.DEVNULL,
                 stdout=stdout,
-                stderr=asyncio.subprocess.PIPE,
+                stderr=writing,
                 pass_fds=(guards.fileno(),),
-                env=dict(environment),
+                env={**environment, MARK: mark},
                 cwd=folder,
                 start_new_session=True,
             )
         except BaseException:
+            errors.transport.close()
             ours.close()
             raise
-    return Run(process, ours)
+        finally:
+            os.close(writing)
+    return Run(process, ours, errors, mark)
+
+
+async def _errors() -> tuple[_Errors, int]:
+    """A pipe of our own: of one that is asyncio's a process has not ended before all have let go of it."""
+    reading, writing = os.pipe()
+    reader = asyncio.StreamReader()
+    transport, _ = await asyncio.get_running_loop().connect_read_pipe(
+        lambda: asyncio.StreamReaderProtocol(reader), os.fdopen(reading, "rb", 0)
+    )
+    return _Errors(reader, transport), writing

@@ -1,127 +1,34 @@
-"""Guarded commands in an event loop: what they say, how they end, and what is left of them: nothing."""
+"""How a step is brought to its end whoever is in a hurry. Processes: tests/integration/test_guarded.py."""
 
 import asyncio
-import os
-import signal
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
 
-from greenroom.core.record import MAX_REASON_BYTES
-from greenroom.gates.guarded import Ended, guarded
-from tests.support.descendants import DAEMON, gone, runs, wait_pid
-from tests.support.greenroom import environment
-
-ENVIRONMENT = {"PATH": os.environ["PATH"]}
+from greenroom.gates.guarded import _to_its_end
 
 
-async def ended(*command: str, **environment: str) -> Ended:
-    async with guarded(command, ENVIRONMENT | environment) as run, asyncio.timeout(20):
-        return await run.ended()
+async def test_a_cancellation_is_obeyed_once_the_step_is_over() -> None:
+    may_end, ended = asyncio.Event(), list[bool]()
 
+    async def step() -> None:
+        await may_end.wait()
+        ended.append(True)
 
-async def test_the_code_and_the_end_of_standard_error_are_told() -> None:
-    assert await ended("sh", "-c", "echo looked >&2; echo 'bad answer' >&2; exit 3") == Ended(3, "looked\nbad answer")
-
-
-async def test_the_environment_is_what_was_given_and_nothing_else() -> None:
-    told = await ended("sh", "-c", 'echo "$GREENROOM_GATE ${HOME-none}" >&2', GREENROOM_GATE="smoke")
-    assert told == Ended(0, "smoke none")
-
-
-async def test_of_a_long_story_the_end_is_kept() -> None:
-    """What nobody reads would make the command wait; what is read is not kept."""
-    script = "import os\nfor _ in range(3000): os.write(2, b'noise' * 1000)\nos.write(2, b'the reason \\xff')"
-    told = await ended(sys.executable, "-c", script)
-    assert told.code == 0
-    assert told.stderr.endswith("noisethe reason \ufffd")
-    assert MAX_REASON_BYTES - 5 < len(told.stderr.encode()) <= MAX_REASON_BYTES
-
-
-async def test_a_command_that_is_not_there_is_told_apart_from_one_that_says_the_same() -> None:
-    words = "cannot run 'no-such-program': there is no such program on PATH"
-    assert await ended("no-such-program") == Ended(127, words, words)
-    assert await ended("sh", "-c", "exit 127") == Ended(127, "")
-
-
-async def test_a_deadline_ends_everything(tmp_path: Path) -> None:
-    async def check() -> None:
-        async with guarded([sys.executable, "-c", DAEMON, str(tmp_path), "stay"], ENVIRONMENT) as run:
-            await asyncio.to_thread(wait_pid, tmp_path / "daemon")
-            async with asyncio.timeout(0):
-                await run.ended()
-
-    with pytest.raises(TimeoutError):
-        await check()
-    assert gone(wait_pid(tmp_path / "daemon"))
-    assert gone(wait_pid(tmp_path / "command"))
-
-
-async def test_a_cancellation_ends_everything_before_it_is_obeyed(tmp_path: Path) -> None:
-    async def check() -> None:
-        async with guarded([sys.executable, "-c", DAEMON, str(tmp_path), "stay"], ENVIRONMENT) as run:
-            await run.ended()
-
-    task = asyncio.ensure_future(check())
-    daemon = await asyncio.to_thread(wait_pid, tmp_path / "daemon")
-    task.cancel()
+    task = asyncio.ensure_future(_to_its_end(step()))
+    for _ in range(2):  # Whoever is in a hurry asks twice, and gets no other answer.
+        await asyncio.sleep(0)
+        task.cancel()
     await asyncio.sleep(0)
-    task.cancel()  # Whoever is in a hurry asks twice, and gets no other answer.
+    assert not task.done()
+    may_end.set()
     with pytest.raises(asyncio.CancelledError):
         await task
-    assert not runs(daemon)
+    assert ended == [True]
 
 
-async def test_a_cancellation_amid_the_start_leaves_nothing(tmp_path: Path) -> None:
-    for turns in range(12):
+async def test_an_error_of_the_step_comes_out() -> None:
+    async def step() -> None:
+        raise OSError("of the step")
 
-        async def check() -> None:
-            async with guarded(["sh", "-c", f"echo $$ >> {tmp_path}/pids; sleep 600"], ENVIRONMENT) as run:
-                await run.ended()
-
-        task = asyncio.ensure_future(check())
-        for _ in range(turns):
-            await asyncio.sleep(0)
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-    started = (tmp_path / "pids").read_text().split() if (tmp_path / "pids").exists() else []
-    assert all(gone(int(pid)) for pid in started)
-
-
-async def test_an_end_in_good_order_can_be_asked_for(tmp_path: Path) -> None:
-    script = f"trap 'exit 9' TERM; echo $$ > {tmp_path}/shell; while :; do sleep 0.01; done"
-    async with guarded(["sh", "-c", script], ENVIRONMENT) as run, asyncio.timeout(20):
-        await asyncio.to_thread(wait_pid, tmp_path / "shell")
-        run.terminate()
-        assert (await run.ended()).code == 9
-
-
-async def test_standard_output_goes_where_it_is_told_to_or_nowhere(tmp_path: Path) -> None:
-    with (tmp_path / "output").open("wb") as output:
-        async with guarded(["echo", "hello"], ENVIRONMENT, stdout=output.fileno()) as run:
-            assert await run.ended() == Ended(0, "")
-    assert (tmp_path / "output").read_text() == "hello\n"
-    assert (await ended("echo", "hello")).code == 0
-
-
-async def test_it_runs_in_the_folder_that_is_asked_for(tmp_path: Path) -> None:
-    async with guarded(["sh", "-c", "pwd >&2"], ENVIRONMENT, folder=tmp_path) as run:
-        assert (await run.ended()).stderr == str(tmp_path)
-
-
-def test_nothing_is_left_where_its_program_is_killed(tmp_path: Path) -> None:
-    """SIGKILL: nobody can run anything any more, but for the guard."""
-    command = [sys.executable, "-c", DAEMON, str(tmp_path), "stay"]
-    program = (
-        "import asyncio, os\nfrom greenroom.gates.guarded import guarded\n"
-        f"async def main():\n    async with guarded({command!r}, dict(os.environ)) as run:\n        await run.ended()\n"
-        "asyncio.run(main())\n"
-    )
-    with subprocess.Popen([sys.executable, "-c", program], env=environment()) as starter:
-        daemon = wait_pid(tmp_path / "daemon")
-        starter.send_signal(signal.SIGKILL)
-    assert gone(daemon)
-    assert gone(wait_pid(tmp_path / "command"))
+    with pytest.raises(OSError, match="of the step"):
+        await _to_its_end(step())
