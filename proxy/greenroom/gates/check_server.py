@@ -28,6 +28,7 @@ MAX_BODY_BYTES: Final = 64 << 10
 """An environment is some hundred bytes; a reason to read more is nobody's."""
 CODE_HEADER: Final = "x-greenroom-exit-code"
 JSON: Final = "application/json"
+_TOKENS: Final = ("GREENROOM_TOKEN", "GREENROOM_TOKEN_FILE")
 
 
 class _Refused(Exception):
@@ -91,13 +92,21 @@ class CheckServer:
         return _response(ended)
 
     async def _run(self, command: Sequence[str], environment: Mapping[str, str]) -> Ended:
-        async with guarded(command, {**os.environ, **environment}, stdout=self.output) as run:
+        async with guarded(command, _all_of(os.environ, environment), stdout=self.output) as run:
             try:
                 async with asyncio.timeout(self.timeout_seconds):
                     return await run.ended()
             except TimeoutError:
                 words = f"not over after {self.timeout_seconds:g} s, the longest that a check may take here"
                 return Ended(INCONCLUSIVE, f"{run.stderr}\n{words}".strip())
+
+
+def _all_of(ours: Mapping[str, str], posted: Mapping[str, str]) -> dict[str, str]:
+    """A command's whole environment. Where we have a token, whoever posts does not choose whom it is shown to."""
+    taken = dict(posted)
+    if any(name in ours for name in _TOKENS):
+        taken.pop(Variable.CONTROL, None)
+    return {**ours, **taken}
 
 
 async def _unless_hung_up(request: Request, work: Coroutine[None, None, Ended]) -> Ended | None:
