@@ -1,7 +1,6 @@
 """The checks as commands: their options, their defaults from the environment, and their exit codes."""
 
 import json
-import subprocess
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from greenroom.cli.main import main
-from tests.support.greenroom import PROGRAM, environment
 from tests.support.odd_server import Asked, OddServer, chat, stream, told
 
 
@@ -126,17 +124,3 @@ def test_a_check_that_hangs_is_over_in_time(capsys: pytest.CaptureFixture[str]) 
         code, line = run(capsys, "models", "--base-url", server.url, "--model", "tiny", "--timeout", "500ms")
         is_over.set()
     assert (code, line) == (1, "models failed: it is not over after 0.5 s")
-
-
-def test_what_holds_the_interpreter_is_ended_too(tmp_path: Path) -> None:
-    """A regular expression that takes longer than the universe."""
-    file = tmp_path / "golden.yaml"
-    file.write_text("prompts: [{prompt: hi, regex: '^(a+)+$'}]")
-    with OddServer(lambda _: chat("a" * 60 + "b")) as server:
-        done = subprocess.run(
-            [*PROGRAM, "check", "golden", str(file), "--base-url", server.url, "--model", "tiny", "--timeout", "100ms"],
-            env=environment(),
-            capture_output=True,
-            timeout=60,
-        )
-    assert done.returncode not in (0, 75)
