@@ -3,6 +3,7 @@
 One etcd and one proxy for the file, which ask everybody for a certificate; what is changed is a proxy of its own.
 """
 
+import asyncio
 import json
 import re
 import socket
@@ -14,12 +15,18 @@ from queue import Queue
 
 import grpc
 import pytest
+from starlette.applications import Starlette
 
 from greenroom.cli.main import main
 from greenroom.client import ControlError, Decision, Greenroom, Outcome
+from greenroom.control import connections
+from greenroom.control.http import HttpServer
 from greenroom.pb.etcd import rpc_pb2
+from greenroom.tls.settings import TlsSettings
+from greenroom.tls.sides import Sides
 from tests.support.certificates import HERE, Authority, Issued
 from tests.support.client import CALL_SECONDS, EtcdClient, get, put, version_is
+from tests.support.control_side import EventLog
 from tests.support.greenroom import GATES, PROGRAM, environment
 from tests.support.http import ask
 from tests.support.runners import GateRunner, shell
@@ -340,3 +347,21 @@ class _KeepAlive:
         """For so many seconds, by one more round on the stream."""
         self._requests.put(rpc_pb2.LeaseKeepAliveRequest(ID=self._lease))
         return int(next(self._answers).TTL)
+
+
+async def test_who_does_not_shake_hands_with_the_http_port_is_not_waited_for(
+    authority: Authority, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before that nobody is among the connections that are bounded, and asyncio waits for a minute."""
+    monkeypatch.setattr(connections, "REQUEST_SECONDS", 0.1)
+    served = authority.issue(HERE, file="handshakes")
+    settings = TlsSettings(control_tls_cert=served.cert, control_tls_key=served.key)
+    http = HttpServer(Starlette(), host=HERE, port=0, tls=Sides.load(settings, log=EventLog()).control)
+    port = http.start()
+    async with asyncio.TaskGroup() as tasks:
+        tasks.create_task(http.run())
+        reader, writer = await asyncio.open_connection(HERE, port)
+        async with asyncio.timeout(CALL_SECONDS):
+            assert await reader.read() == b""
+        writer.close()
+        http.stop()

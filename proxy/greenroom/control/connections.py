@@ -13,7 +13,8 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 MAX_CONNECTIONS: Final = 1000
 """Those of kubelets and scrapers last for milliseconds; of streams there are some hundred at most."""
 REQUEST_SECONDS: Final = 10.0
-"""A request is a packet or two. uvicorn itself ends connections that stay silent for 5 s after an answer."""
+"""A request is a packet or two, and so is a handshake of TLS, which has as long before it. uvicorn itself ends
+connections that stay silent for 5 s after an answer."""
 _FULL: Final = (
     b"HTTP/1.1 503 Service Unavailable\r\ncontent-type: text/plain; charset=utf-8\r\nconnection: close\r\n\r\n"
     b"all connections of this port are being answered: try again\n"

@@ -1,5 +1,6 @@
 """The HTTP port: `/live`, `/ready`, `/metrics` for kubelets, load balancers and Prometheus; `/v1`, the control API."""
 
+import asyncio
 import socket
 import time
 from collections.abc import Awaitable, Callable, Iterator, Sequence
@@ -17,6 +18,7 @@ from starlette.routing import Route
 from greenroom.access.admission import Admission
 from greenroom.access.roles import HEALTH, METRICS
 from greenroom.addresses import Address
+from greenroom.control import connections
 from greenroom.control.browsers import guarded
 from greenroom.control.certified import IdentifyingProtocol, certified
 from greenroom.control.gateway import Gateway, failure
@@ -211,3 +213,19 @@ class _Server(uvicorn.Server):
     def capture_signals(self) -> Iterator[None]:
         """None: signals are the whole program's, not one port's."""
         yield
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """As uvicorn has it, but for who does not shake hands: asyncio waits for him for a minute."""
+        await self.lifespan.startup()
+        loop, context = asyncio.get_running_loop(), self.config.ssl
+        handshake_seconds = None if context is None else connections.REQUEST_SECONDS
+        self.servers = [
+            await loop.create_server(
+                self._connection, sock=bound, ssl=context, backlog=BACKLOG, ssl_handshake_timeout=handshake_seconds
+            )
+            for bound in sockets or ()
+        ]
+        self.started = True
+
+    def _connection(self) -> IdentifyingProtocol:
+        return IdentifyingProtocol(self.config, self.server_state, self.lifespan.state)
