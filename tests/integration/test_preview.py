@@ -3,8 +3,11 @@
 The rule: the client knows nothing of Greenroom. It ranges and watches as Dynamo's does.
 """
 
+import os
+import queue
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
 from typing import Any
 
 import grpc
@@ -245,6 +248,31 @@ def test_watches_of_one_stream_and_options_are_as_etcds(proxy: Proxy) -> None:
             cancel = rpc_pb2.WatchCancelRequest(watch_id=7)
             log.send(rpc_pb2.WatchRequest(cancel_request=cancel))
             assert log.wait_canceled().watch_id == 7
+
+
+def test_readers_that_do_not_read_cost_the_proxy_little(proxy: Proxy) -> None:
+    """etcd keeps what they have not read: the proxy held megabytes for each of them once, and did not give them back."""
+    value, readers = b"x" * 65536, 20
+    with preview(proxy) as client, ExitStack() as stack:
+        for _ in range(readers):
+            requests: queue.SimpleQueue[rpc_pb2.WatchRequest | None] = queue.SimpleQueue()
+            create = rpc_pb2.WatchCreateRequest(key=b"v1/", range_end=b"v2")
+            requests.put(rpc_pb2.WatchRequest(create_request=create))
+            watch = client.watcher.Watch(iter(requests.get, None))
+            stack.callback(requests.put, None)
+            stack.callback(watch.cancel)
+            assert next(watch).created
+        before = resident_bytes(proxy.greenroom.pid)
+        for _ in range(500):
+            proxy.public.put(b"v1/config", value)
+        with client.watch(b"v1/", b"v2", start_revision=client.revision()) as log:
+            log.wait_events(1)  # One that reads is told as ever.
+        grown = resident_bytes(proxy.greenroom.pid) - before
+    assert grown < 2 * readers << 20, f"{grown >> 20} MiB"
+
+
+def resident_bytes(pid: int) -> int:
+    return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
 def test_over_http_and_by_the_command_line(proxy: Proxy) -> None:
