@@ -251,7 +251,7 @@ def test_watches_of_one_stream_and_options_are_as_etcds(proxy: Proxy) -> None:
 
 
 def test_readers_that_do_not_read_cost_the_proxy_little(proxy: Proxy) -> None:
-    """etcd keeps what they have not read: the proxy held megabytes for each of them once, and did not give them back."""
+    """etcd keeps what they have not read: the proxy held megabytes for each, and did not give them back."""
     value, readers = b"x" * 65536, 20
     with preview(proxy) as client, ExitStack() as stack:
         for _ in range(readers):
