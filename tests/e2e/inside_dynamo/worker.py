@@ -10,6 +10,7 @@ line; each gets one JSON line on the file descriptor given as `--replies`: `{"ok
     unregister [LORA]           remove the model's card, or the adapter's
     taints A,B                  set the card's taints (none: `taints`)
     id                          the lease id in hex
+    plain ENDPOINT              the instances that a plain client of an endpoint has, by their ids in hex
     shutdown                    stop gracefully
 """
 
@@ -59,6 +60,7 @@ class Worker:
         self.runtime = DistributedRuntime(asyncio.get_running_loop(), "etcd", "tcp", event_plane="zmq")
         self.endpoint = self.runtime.endpoint(options.endpoint.removeprefix("dyn://"))
         self.serving: asyncio.Task[None] | None = None
+        self.clients: dict[str, Any] = {}
 
     async def run(self, command: str, argument: str) -> str:
         result = await getattr(self, f"do_{command}")(argument)
@@ -96,6 +98,11 @@ class Worker:
 
     async def do_id(self, _: str) -> str:
         return f"{self.endpoint.connection_id():x}"
+
+    async def do_plain(self, endpoint: str) -> str:
+        if endpoint not in self.clients:
+            self.clients[endpoint] = await self.runtime.endpoint(endpoint).client()
+        return " ".join(f"{instance:x}" for instance in self.clients[endpoint].instance_ids())
 
     async def do_shutdown(self, _: str) -> None:
         self.runtime.shutdown()
