@@ -5,10 +5,10 @@ WITH_ETCD := PATH="$(CURDIR)/.venv/etcd:$$PATH"
 ROUNDS ?= 10000
 ARGS ?=
 
-.PHONY: help environment etcd demo test check format protos races bench clean
+.PHONY: help environment etcd demo rollout-demo test check format protos races bench clean
 
 help: ## show this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 environment: ## make or refresh .venv
 	@python="$$(scripts/find_python.sh)" && "$$python" scripts/setup_environment.py
@@ -18,6 +18,9 @@ etcd: environment ## find an etcd, or fetch one
 
 demo: etcd ## simulated workers, held and released, on an etcd of its own (ARGS=--keep leaves it running)
 	@$(WITH_ETCD) .venv/bin/greenroom demo $(ARGS)
+
+rollout-demo: etcd ## a whole rollout with real Dynamo, which is fetched: gates, a withdrawal, a rollout hold, and clients
+	@dynamo="$$($(PYTHON) scripts/setup_dynamo.py)" && $(WITH_ETCD) $(PYTHON) -m tests.e2e.rollout "$$dynamo"
 
 test: environment ## all rings (ARGS="tests/unit -k keyspace" for some)
 	@$(PYTHON) scripts/run_tests.py $(ARGS)
