@@ -10,7 +10,7 @@ import socket
 import subprocess
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -270,10 +270,17 @@ def test_waiting_ends_with_the_lease(proxy: Proxy) -> None:
 def _asked(proxy: Proxy, pid: int) -> bool:
     """Whether a process holds a connection to the control port."""
     port = f":{int(proxy.greenroom.control.rpartition(':')[2]):04X}"
-    sockets = {link.readlink().name for link in Path(f"/proc/{pid}/fd").iterdir() if link.is_symlink()}
+    sockets = set(_open_files(pid))
     tables = [Path("/proc/net/tcp"), Path("/proc/net/tcp6")]  # gRPC dials IPv4 by sockets of both kinds.
     rows = [line.split() for table in tables if table.exists() for line in table.read_text().splitlines()[1:]]
     return any(row[2].endswith(port) and f"socket:[{row[9]}]" in sockets for row in rows)
+
+
+def _open_files(pid: int) -> Iterator[str]:
+    """What its descriptors lead to, without those that it closes meanwhile."""
+    for link in Path(f"/proc/{pid}/fd").iterdir():
+        with suppress(FileNotFoundError):
+            yield str(link.readlink())
 
 
 def test_waiting_in_vain_is_124(proxy: Proxy) -> None:

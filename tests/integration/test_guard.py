@@ -130,7 +130,8 @@ def test_the_command_has_pythons_signals_no_more_and_none_of_the_guards_files() 
         "sys.exit(0 if not files and os.getsid(0) == os.getpid() else 1)\n"
     )
     assert code_of(sys.executable, "-IS", "-c", script) == 0
-    assert code_of("grep", "-q", "SigIgn:.0000000000000000", "/proc/self/status") == 0
+    # 32 and 33, which are the C library's own, may be ignored since some program before: nobody can change that.
+    assert code_of("grep", "-q", "SigIgn:.0000000[01]80000000\\|SigIgn:.0000000000000000", "/proc/self/status") == 0
 
 
 def test_it_needs_nothing_but_itself() -> None:

@@ -35,8 +35,8 @@ LOOK_SECONDS = 0.05
 
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
 _STOPS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT)
-_OF_PYTHON = (signal.SIGPIPE, signal.SIGXFSZ)
-"""Python ignores them, and what is ignored stays so in a new program."""
+_ALL_SIGNALS = sorted(signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP})
+"""What is ignored stays so in a new program: Python ignores two, and who knows what whoever started the runner did."""
 
 
 class CannotStart(Exception):
@@ -210,7 +210,7 @@ def _become(command: list[str], parent: int, libc: ctypes.CDLL) -> None:
     if os.getppid() != parent:
         return
     signal.set_wakeup_fd(-1)
-    for number in (*_STOPS, *_OF_PYTHON, signal.SIGCHLD):
+    for number in _ALL_SIGNALS:
         signal.signal(number, signal.SIG_DFL)
     os.execvp(command[0], command)
 
