@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 from typing import Final, Self
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 
 from greenroom.addresses import Address
 
@@ -21,21 +21,32 @@ class UrlPlace:
         """From `http://127.0.0.1:9100/validate`; ValueError in words for anything else."""
         if not url.isascii() or not url.isprintable() or " " in url:
             raise ValueError("is no URL: it has characters that none has")
-        try:
-            parts = urlsplit(url)
-            port = parts.port
-        except ValueError as error:
-            raise ValueError(f"is no URL ({error})") from error
-        if parts.scheme not in PORTS:
-            raise ValueError("must begin with http://")
-        if parts.username is not None or parts.password is not None:
-            raise ValueError("must not carry a user or password")
-        host = parts.hostname or ""
-        shown = f"[{host}]" if ":" in host else host
-        address = Address.parse(f"{shown}:{port or PORTS[parts.scheme]}", is_secure=parts.scheme == "https")
+        parts = split_url(url, must_begin="http://")
+        address = address_in(parts)
         if not allow_remote:
             _check_near(address)
         return cls(address, f"{parts.path or '/'}{f'?{parts.query}' if parts.query else ''}")
+
+
+def split_url(url: str, *, must_begin: str) -> SplitResult:
+    """The parts of an http or https URL without credentials; ValueError in words, `must_begin` for other schemes."""
+    try:
+        parts = urlsplit(url)
+        _ = parts.port  # Only asking for it says whether it is one.
+    except ValueError as error:
+        raise ValueError(f"is no URL ({error})") from error
+    if parts.scheme not in PORTS:
+        raise ValueError(f"must begin with {must_begin}")
+    if parts.username is not None or parts.password is not None:
+        raise ValueError("must not carry a user or password")
+    return parts
+
+
+def address_in(parts: SplitResult) -> Address:
+    """Where such a URL leads; ValueError where it names no host."""
+    host = parts.hostname or ""
+    shown = f"[{host}]" if ":" in host else host
+    return Address.parse(f"{shown}:{parts.port or PORTS[parts.scheme]}", is_secure=parts.scheme == "https")
 
 
 def _check_near(address: Address) -> None:

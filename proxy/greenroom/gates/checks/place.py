@@ -5,12 +5,10 @@ models and hold prompts that are nobody else's business.
 """
 
 from dataclasses import dataclass
-from typing import Final, Self
-from urllib.parse import urlsplit
+from typing import Self
 
 from greenroom.addresses import Address
-
-PORTS: Final = {"http": 80, "https": 443}
+from greenroom.gates.url_place import address_in, split_url
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,20 +21,10 @@ class Place:
     @classmethod
     def of_url(cls, text: str, *, allow_remote: bool) -> Self:
         """From `http://127.0.0.1:8000/v1`, where the path may be missing; ValueError in words for anything else."""
-        try:
-            parts = urlsplit(text)
-            port = parts.port
-        except ValueError as error:
-            raise ValueError(f"is no URL ({error})") from error
-        if parts.scheme not in PORTS:
-            raise ValueError("must begin with http:// or https://")
-        if parts.username is not None or parts.password is not None:
-            raise ValueError("must not carry a user or password")
+        parts = split_url(text, must_begin="http:// or https://")
         if parts.query or parts.fragment:
             raise ValueError("must end with its path, such as /v1")
-        host = parts.hostname or ""
-        shown = f"[{host}]" if ":" in host else host
-        address = Address.parse(f"{shown}:{port or PORTS[parts.scheme]}", is_secure=parts.scheme == "https")
+        address = address_in(parts)
         if not address.is_loopback and not allow_remote:
             raise ValueError("is not this machine; --allow-remote lets a check ask elsewhere")
         return cls(address, parts.path.rstrip("/") or "/v1")
