@@ -1,7 +1,8 @@
 """etcd has no space left: it takes no more writes, and all else goes on, with a held worker as with any other.
 
 What would release somebody is a write too: it waits, is shown as waiting, and is done when there is space again.
-etcd 3.5.0 and 3.5.1 refuse every Txn then, be it one of reads or deletes only; and the proxy reads by Txns.
+etcd 3.5.0 and 3.5.1 refuse every Txn once their file has its full size, be it one of reads or deletes only; and the
+proxy reads by Txns.
 """
 
 from collections.abc import Callable, Iterator
@@ -20,7 +21,9 @@ from tests.support.waiting import wait_for
 from tests.support.workers import Worker
 
 QUOTA_BYTES = 4 << 20
-FILLING = b"x" * (512 << 10)
+LARGEST_BYTES = 512 << 10
+SMALLEST_BYTES = 3000
+"""With what etcd counts for a key on top, less than a page of its file, by which that grows."""
 NO_SPACE = (grpc.StatusCode.RESOURCE_EXHAUSTED, "etcdserver: mvcc: database space exceeded")
 AFTER_ONE_VERDICT = {
     "": control_pb2.INSTANCE_STATE_HELD,
@@ -59,11 +62,14 @@ def refused(call: Callable[[], object]) -> tuple[grpc.StatusCode, str]:
 
 
 def fill(client: EtcdClient) -> None:
-    """Until etcd raises its alarm. Its file grows a little later than it takes writes."""
+    """Until etcd raises its alarm, to the last page of its file: too large a value is refused before that."""
 
     def is_full() -> bool:
+        # A hash has everything written first: the file's size is what etcd judges by.
+        client.maintenance.Hash(rpc_pb2.HashRequest(), timeout=20)
+        room = QUOTA_BYTES - client.maintenance.Status(rpc_pb2.StatusRequest(), timeout=20).dbSize
         try:
-            client.put(b"fill", FILLING)
+            client.put(b"fill", b"x" * max(SMALLEST_BYTES, min(room // 2, LARGEST_BYTES)))
         except grpc.RpcError as error:
             return (error.code(), error.details()) == NO_SPACE
         return False
