@@ -1,7 +1,7 @@
 """`make test`: sets up what the rings need, runs them, and says what was left out.
 
-The tests of etcd's semantics run once more on each further version of etcd that can be had. What only works and waits
-goes on beside the fast rings; what judges how long something takes, or how much it costs, comes after that, by itself.
+The tests of etcd's semantics run once more on each further version of etcd that can be had. Several runs go on side by
+side, the longest of them shown; what judges how long something takes, or how much it costs, comes after these.
 
 The rule: a part that GREENROOM_REQUIRE names and that cannot be had fails the run before it starts, unless the package
 registry does not answer at all: then its tests are skipped, and that is the last thing printed.
@@ -25,12 +25,10 @@ from pytest_runs import Outcome, Run, Runner, exit_code, until_interrupted
 from setup_common import SetupError
 from setup_etcd_versions import EtcdVersion
 
-FIRST_RINGS = ("unit", "property", "integration")
-"""Shown as they go, the fastest first."""
-BESIDE_RINGS = ("clients",)
-"""They compare answers, whenever these come."""
-QUIET_RINGS = ("faults", "e2e")
-"""They have a machine to themselves, since others' work would be taken for the proxy's slowness."""
+FIRST = (("integration",), ("unit", "property"), ("clients",))
+"""The rings of each run; the first takes longest, and is shown as it goes. Right whenever their answers come."""
+LAST = (("faults",), ("e2e",))
+"""They mostly wait, beside little else: work would be taken for the proxy's slowness."""
 AT_ONCE_BESIDE = os.cpu_count() or 1
 """Tests wait as much as they work: one more than there are processors keeps all of these busy."""
 PARTS: dict[str, Callable[[], Path]] = {
@@ -100,15 +98,14 @@ def run(runner: Runner, required: set[str], arguments: list[str], absent: dict[s
     if names_tests(arguments):
         return [runner.show(pytest_run(" ".join(arguments), required, arguments))]
     versions = further_versions(absent) if on_all_versions(arguments) else []
-    beside = [
-        *(rings_run((ring,), required, [*options_beside(ring), *arguments]) for ring in BESIDE_RINGS),
-        *(version_run(each, required, arguments) for each in versions),
-    ]
-    print(f"beside these, and shown after them: {', '.join(each.name for each in beside)}", flush=True)
-    return [
-        *runner.show_beside(rings_run(FIRST_RINGS, required, arguments), beside, AT_ONCE_BESIDE),
-        runner.show(rings_run(QUIET_RINGS, required, arguments)),
-    ]
+    first, last = (rings_runs(each, required, arguments) for each in (FIRST, LAST))
+    first += [version_run(each, required, arguments) for each in versions]
+    return [*show(runner, *first), *show(runner, *last)]
+
+
+def show(runner: Runner, shown: Run, *beside: Run) -> list[Outcome]:
+    print(f"beside {shown.name}, and shown after it: {'; '.join(each.name for each in beside)}", flush=True)
+    return runner.show_beside(shown, beside, AT_ONCE_BESIDE)
 
 
 def further_versions(absent: dict[str, SetupError]) -> list[EtcdVersion]:
@@ -123,6 +120,15 @@ def version_run(each: EtcdVersion, required: set[str], arguments: Sequence[str])
     name = f"etcd {each.name}"
     environment = {"GREENROOM_ETCD": str(each.etcd), "GREENROOM_ETCDCTL": str(each.etcdctl)}
     return pytest_run(name, required, [*options_beside(name), "-m", "not once", *arguments, ETCD_TESTS], environment)
+
+
+def rings_runs(runs: Sequence[Sequence[str]], required: set[str], arguments: Sequence[str]) -> list[Run]:
+    """Of which the first is shown as it goes."""
+    shown, *beside = runs
+    return [
+        rings_run(shown, required, arguments),
+        *(rings_run(rings, required, [*options_beside("-".join(rings)), *arguments]) for rings in beside),
+    ]
 
 
 def rings_run(rings: Sequence[str], required: set[str], arguments: Sequence[str]) -> Run:

@@ -60,7 +60,7 @@ def run_tests(runs: Any) -> Any:
 
 def test_each_ring_is_run_once(run_tests: Any) -> None:
     rings = {folder.name for folder in (ROOT / "tests").iterdir() if folder.is_dir()} - NO_RINGS
-    assert sorted((*run_tests.FIRST_RINGS, *run_tests.BESIDE_RINGS, *run_tests.QUIET_RINGS)) == sorted(rings)
+    assert sorted(ring for run in (*run_tests.FIRST, *run_tests.LAST) for ring in run) == sorted(rings)
 
 
 def test_a_further_etcd_runs_etcds_semantics_but_for_what_is_the_same_on_each(run_tests: Any) -> None:
