@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from tests.support.process import Process
 from tests.support.waiting import wait_for
 
 ROOT = Path(__file__).parents[2]
@@ -131,6 +132,24 @@ def test_ctrl_c_ends_all_in_good_order_and_nothing_begins_after_it(tmp_path: Pat
     assert child.returncode == INTERRUPTED
     assert marked(tmp_path, "begun") == marked(tmp_path, "ended") == {"shown", "beside"}
     assert all("interrupted (" in line for line in said.splitlines()[-len(names) :])
+
+
+def test_ctrl_c_amid_the_start_of_a_process_is_heard_once_it_is_known(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else nobody knows of it, and it lives on."""
+    made: list[subprocess.Popen[bytes]] = []
+
+    def interrupted(*arguments: Any, **options: Any) -> "subprocess.Popen[bytes]":
+        made.append(subprocess_popen(*arguments, **options))
+        signal.raise_signal(signal.SIGINT)
+        return made[0]
+
+    subprocess_popen = subprocess.Popen
+    monkeypatch.setattr(subprocess, "Popen", interrupted)
+    with pytest.raises(KeyboardInterrupt), Process("sleeper", ["sleep", "60"], tmp_path, dict(os.environ)):
+        pytest.fail("it was not interrupted")
+    assert made[0].returncode == -signal.SIGKILL
 
 
 def marked(folder: Path, what: str) -> set[str]:

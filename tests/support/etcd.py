@@ -21,6 +21,7 @@ import grpc
 from greenroom.pb.etcd import rpc_pb2
 from tests.support.client import EtcdClient
 from tests.support.ports import free_port
+from tests.support.process import interrupts_wait
 from tests.support.waiting import wait_for
 
 START_SECONDS = 30
@@ -90,7 +91,7 @@ class Etcd:
 
     def start(self) -> None:
         """Starts the process, on the data of the run before if there was one, and returns when it answers."""
-        with self._log_path.open("ab") as log:
+        with self._log_path.open("ab") as log, interrupts_wait():
             self.child = subprocess.Popen(self._command(), stdout=log, stderr=subprocess.STDOUT, env=_environment())
         try:
             wait_for(self._listens, START_SECONDS, f"etcd listens on {self.address}")

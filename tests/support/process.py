@@ -7,7 +7,8 @@ import contextlib
 import os
 import signal
 import subprocess
-from collections.abc import Callable, Sequence
+import threading
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Self, TypeVar
 
@@ -18,6 +19,24 @@ Fact = TypeVar("Fact")
 START_SECONDS = 90
 STOP_SECONDS = 20
 LOG_TAIL_LINES = 30
+INTERRUPTS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+@contextlib.contextmanager
+def interrupts_wait() -> Iterator[None]:
+    """Ctrl-C in the block is heard after it: of a child that is just being made nobody knows yet, to end it."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    came: list[int] = []
+    heard_by = {number: signal.signal(number, lambda given, _: came.append(given)) for number in INTERRUPTS}
+    try:
+        yield
+    finally:
+        for number, handler in heard_by.items():
+            signal.signal(number, handler)
+    for given in came:
+        signal.raise_signal(given)
 
 
 class Process:
@@ -54,7 +73,7 @@ class Process:
         return self
 
     def spawn(self, *more_arguments: str, stdin: int = subprocess.DEVNULL, pass_fds: Sequence[int] = ()) -> None:
-        with self.log_path.open("ab") as log:
+        with self.log_path.open("ab") as log, interrupts_wait():
             self.child = subprocess.Popen(
                 [*self.command, *more_arguments],
                 stdin=stdin,
@@ -72,7 +91,7 @@ class Process:
         def asked() -> Fact:
             assert self.child is not None
             status = self.child.poll()
-            assert status is None, f"{self.name} ended with status {status} before {what}:\n{self.log_tail()}"
+            assert status is None, f"{self.name} ended with status {status} before {what}"
             return probe()
 
         try:
