@@ -21,6 +21,8 @@ ENVIRONMENT = ROOT / ".venv"
 PIP_OPTIONS = ("--quiet", "--disable-pip-version-check", "--no-input", "--retries", "2")
 # What pip prints when its last retry found nobody to talk to. A registry that answers 404 leaves no such line.
 NO_ANSWER = ("Retry(total=0", "Read timed out", "IncompleteRead")
+# As shells have it for SIGINT.
+INTERRUPTED = 130
 
 
 class SetupError(Exception):
@@ -32,12 +34,15 @@ class SetupError(Exception):
 
 
 def main_of(run: Callable[[], None]) -> int:
-    """The outermost frame of each set-up script: a failure is one line and exit code 1."""
+    """The outermost frame of each set-up script: a failure is one line and exit code 1, Ctrl-C one line and 130."""
     try:
         run()
     except SetupError as error:
         print(f"set-up: {error}", file=sys.stderr)
         return 1
+    except KeyboardInterrupt:
+        print("set-up: interrupted; the next run begins where this one ended", file=sys.stderr)
+        return INTERRUPTED
     return 0
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from scripts import generate_protos
-from scripts.setup_common import SetupError, cached_environment, pip_install
+from scripts.setup_common import SetupError, cached_environment, main_of, pip_install
 from tests.support.etcd import etcd_version, find_etcd
 from tests.support.etcdctl import find_etcdctl
 from tests.support.ports import free_port
@@ -204,3 +204,11 @@ def test_a_run_about_everything_is_a_run_on_all_versions(versions: Any, monkeypa
     assert not run_tests.on_all_versions(["tests/unit"])
     monkeypatch.setenv("GREENROOM_ETCD", "/usr/bin/etcd")
     assert not run_tests.on_all_versions([])
+
+
+def test_ctrl_c_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    def interrupted() -> None:
+        raise KeyboardInterrupt
+
+    assert main_of(interrupted) == 130
+    assert capsys.readouterr().err.count("\n") == 1
