@@ -2,67 +2,48 @@
 
     python -m tests.e2e.rollout PYTHON      # of an environment with Dynamo, as scripts/setup_dynamo.py prints it
 
-The exit code is 0 if everything was seen that should be, else 1.
+The exit code is 0 if everything was seen that should be, else 1. The rule: Ctrl-C is one line and 130 whenever it
+comes, and leaves nothing. So whatever takes its time to be imported is imported within reach of that.
 """
 
 import argparse
 import os
 import signal
 import sys
-import tempfile
 from pathlib import Path
 
-from greenroom.cli.options import console
-from greenroom.demo.timeline import Timeline
-from tests.e2e.rollout import others, story
-from tests.e2e.rollout.site import Site, open_site
-from tests.e2e.support.dynamo import Dynamo, make_model
-from tests.e2e.support.store import Store
-
+INTERRUPTS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+"""The last one is a terminal that is closed."""
 INTERRUPTED = 130
 """As shells have it for SIGINT."""
 
 
 def main() -> int:
+    for number in INTERRUPTS:
+        signal.signal(number, _interrupted)
+    try:
+        return _run()
+    except KeyboardInterrupt:
+        print("\nInterrupted; everything has been stopped")
+        return INTERRUPTED
+
+
+def _run() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.e2e.rollout", description=__doc__)
     parser.add_argument("python", type=Path, help="the Python of an environment with Dynamo")
     python = parser.parse_args().python
     if not os.access(python, os.X_OK):
         parser.error(f"{python} is no program; scripts/setup_dynamo.py makes one and prints where it is")
-    # What is started runs in groups of its own, and has to be ended by us whoever ends us.
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
-    told = Timeline(console())
-    with tempfile.TemporaryDirectory(prefix="greenroom-rollout-") as folder:
-        try:
-            _play_in(Path(folder), python, told)
-        except KeyboardInterrupt:
-            told.chapter("Interrupted; everything has been stopped")
-            return INTERRUPTED
-        except AssertionError as error:
-            told.chapter(f"The rollout broke off: {error}")
-            return 1
-    return 0 if told.conclude() else 1
+    from tests.e2e.rollout.telling import tell
+
+    return tell(python)
 
 
-def _play_in(folder: Path, python: Path, told: Timeline) -> None:
-    model, logs = folder / "tiny", folder / "logs"
-    logs.mkdir()
-    make_model(python, model)
-    dynamo = Dynamo(python, model, logs)
-    with Store() as store, open_site(dynamo, store, told) as site:
-        play(site)
-
-
-def play(site: Site) -> None:
-    """All of it, once."""
-    worker = story.failing_gate(site)
-    story.retry(site, worker)
-    story.withdrawal(site, worker)
-    story.restart(site, worker)
-    story.rollout_hold(site)
-    others.adapter_and_address(site)
-    others.pair(site)
-    story.conclude(site)
+def _interrupted(*_: object) -> None:
+    """What was started runs in groups of its own and is ended by us: a second Ctrl-C must not get in the way."""
+    for number in INTERRUPTS:
+        signal.signal(number, signal.SIG_IGN)
+    raise KeyboardInterrupt
 
 
 if __name__ == "__main__":

@@ -52,7 +52,8 @@ class Dynamo:
 
 def make_model(python: Path, folder: Path) -> None:
     """Writes the model folder; the tokenizer's library is only in Dynamo's environment."""
-    subprocess.run([python, _SCRIPTS / "make_model.py", folder], check=True, timeout=60)
+    # In a group of its own, as all that is started here: Ctrl-C is for us to hear.
+    subprocess.run([python, _SCRIPTS / "make_model.py", folder], check=True, timeout=60, start_new_session=True)
 
 
 class Worker(Process):
