@@ -91,6 +91,7 @@ def test_a_withdrawal_takes_it_out_and_its_streams_finish(withdrawn: Chapter[Cou
 
 
 def test_a_restarted_worker_is_checked_again(restarted: Chapter[CountedMocker]) -> None:
+    """It was killed while it was withdrawn: its old lease and record are still there."""
     assert restarted.not_seen == []
 
 
@@ -108,5 +109,5 @@ def test_prefill_and_decode_are_gated_too(pair: Chapter[None]) -> None:
 
 
 def test_no_client_has_noticed_anything(site: Site, second: Chapter[CountedMocker]) -> None:
-    """Not one chat has failed, from before the first chapter until now."""
+    """Not one chat has failed, short or long, from before the first chapter until now."""
     assert played(site, story.conclude).not_seen == []

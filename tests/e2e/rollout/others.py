@@ -22,11 +22,13 @@ def adapter_and_address(site: Site) -> None:
     told = site.told
     told.chapter("6. A worker with a LoRA adapter, whose address is held too")
     site.expect_golden(regex=WORDS)
-    site.operator("rollout-hold", "create", "--id", HOLD, "--reason", "not today", "--selector", f"component={HAND}")
+    reason = "first we look at it held"
+    site.operator("rollout-hold", "create", "--id", HOLD, "--reason", reason, "--selector", f"component={HAND}")
     store, stack = site.store, site.stack
     direct = site.dynamo.environment(store.url)
     # It serves the same endpoint beside the proxy, so that a plain client that sees it has looked.
     observer = stack.enter_context(PythonWorker(site.dynamo, store, direct, component=HAND, model=HANDMADE))
+    told.tell("observer", f"serves {HAND}.generate on etcd itself as instance {observer.instance}, without a model")
     gated = site.dynamo.environment(site.proxy.url)
     worker = stack.enter_context(HeldAddressWorker(site.dynamo, store, gated, component=HAND, model=HANDMADE))
     worker.must("register")
@@ -34,11 +36,15 @@ def adapter_and_address(site: Site) -> None:
     told.tell("worker", f"registers {HANDMADE} and its adapter {ADAPTER} as instance {worker.instance}")
     instance = site.wait_passed(worker.instance)
     told.check("the adapter is held with its worker", {HANDMADE, ADAPTER} <= set(instance.models))
-    told.check("its gates pass through a frontend, which sees its held address", instance.state is State.HELD)
+    told.check("etcd shows no card of either", not store.keys(worker.card_key))
+    told.check("its gates pass though its address is held: previews show it", instance.state is State.HELD)
     seen = wait_for(lambda: plain_client(observer), CHECK_SECONDS, "the plain client sees somebody")
-    told.tell("plain", f"client of {HAND}.generate has {len(seen)} instance: {', '.join(seen)}")
+    who = f"a plain client of {HAND}.generate, which goes by addresses and reads no cards"
+    told.tell("observer", f"asks with {who}: it has {', '.join(sorted(seen))}")
     told.check("a plain client neither sees nor counts the held worker", seen == {observer.instance})
-    told.check("nobody else can be asked for the adapter", site.frontend.chat(ADAPTER) == 404)
+    status = site.frontend.chat(ADAPTER)
+    told.tell("clients", f"who ask for {ADAPTER} are told {status}: no frontend has heard of it")
+    told.check("clients cannot chat with the held adapter", status == 404)
     site.operator("rollout-hold", "lift", HOLD)
     site.wait_only_state(worker.instance, State.RELEASED)
     both = {observer.instance, worker.instance}
@@ -47,6 +53,8 @@ def adapter_and_address(site: Site) -> None:
     )
     site.frontend.wait_chat(HANDMADE)
     site.frontend.wait_chat(ADAPTER)
+    told.tell("clients", f"chat with {HANDMADE} and {ADAPTER}")
+    told.tell("observer", f"asks again: it has {', '.join(sorted(plain_client(observer)))}")
 
 
 def plain_client(observer: PythonWorker) -> set[str]:
@@ -65,26 +73,27 @@ def pair(site: Site) -> None:
         environment = site.dynamo.environment(f"http://{preview.address}")
         inside = stack.enter_context(Frontend(site.dynamo, environment, name="frontend-pair"))
         inside.wait_listed(SPLIT)
-        told.tell("preview", f"a frontend on {preview.address} lists {SPLIT}; that of the clients answers with 404")
-        told.check("clients cannot chat with the held pair", site.frontend.chat(SPLIT) == 404)
+        told.tell("preview", f"of all that is held of {SPLIT}: a frontend on {preview.address} finds both halves")
+        status = site.frontend.chat(SPLIT)
+        told.tell("clients", f"who ask for {SPLIT} are told {status}")
+        told.check("clients cannot chat with the held pair", status == 404)
         gates = {PAIR: check("completion", "--max-tokens", "8")}
-        asked = {"OPENAI_BASE_URL": f"{inside.url}/v1"}
-        runner = GateRunner(site.proxy.control, gates, site.dynamo.folder, name="runner-pair", **asked)
+        inner = {"OPENAI_BASE_URL": f"{inside.url}/v1"}
+        runner = GateRunner(site.proxy.control, gates, site.dynamo.folder, name="runner-pair", **inner)
         stack.enter_context(runner)
         for half in (prefill, decode):
             site.wait_state(half.instance, State.RELEASED)
     before = (prefill.requests(), decode.requests())
     site.frontend.wait_chat(SPLIT)
-    told.tell("clients", f"chat with {SPLIT}")
-    told.check("both halves have answered", prefill.requests() > before[0] and decode.requests() > before[1])
+    asked = [half.name for half, count in zip((prefill, decode), before, strict=True) if half.requests() > count]
+    told.tell("clients", f"chat with {SPLIT}; {' and '.join(asked)} have a part in it")
+    told.check("both halves have answered", len(asked) == 2)
 
 
 def _half(site: Site, mode: str) -> CountedMocker:
     environment = site.dynamo.environment(site.proxy.url)
     half = ("--disaggregation-mode", mode)
-    worker = CountedMocker(
-        site.dynamo, site.store, environment, *half, model=SPLIT, name=f"{mode} worker", component=mode
-    )
+    worker = CountedMocker(site.dynamo, site.store, environment, *half, model=SPLIT, name=mode, component=mode)
     site.stack.enter_context(worker)
-    site.told.tell(worker.name, f"registers {SPLIT} as instance {worker.instance}")
+    site.told.tell(worker.name, f"worker registers {SPLIT} as instance {worker.instance}")
     return worker

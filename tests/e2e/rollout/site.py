@@ -4,6 +4,7 @@ The old worker has been there since before the proxy; whatever starts here later
 """
 
 import json
+import shlex
 import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -29,6 +30,11 @@ CHECK_SECONDS = 90
 """Much longer than a frontend's start and a check take: the machine may be busy."""
 WORDS = r"\Aw\d+( w\d+)+\Z"
 """What tokens of the model folder's vocabulary look like: a mocker answers with other ones each time."""
+MEANS = {
+    State.REJECTED: ": one failed gate is enough, and stops the others",
+    State.RELEASED: ": its cards are public, all at once",
+}
+"""What a state is to frontends."""
 POLICY = """\
 rules:
 - name: workers
@@ -73,8 +79,11 @@ class Site:
 
     def tell_registered(self, worker: CountedMocker) -> None:
         """A mocker does so before it can answer, as an engine may that is not warm yet."""
-        slow = f"; its engine answers after {STARTUP_SECONDS} s"
-        self.told.tell(worker.name, f"registers {MODEL} as instance {worker.instance}{slow}")
+        slow = f"its engine takes {STARTUP_SECONDS} s more to answer"
+        self.told.tell(worker.name, f"registers {MODEL} as instance {worker.instance}; {slow}")
+        found = self.control.instance(worker.instance)
+        waits = ", ".join(gate.name for gate in found.gates if gate.state is GateState.PENDING)
+        self.told.tell("greenroom", f"instance {found.id} is {found.state}, waits for {waits or 'nothing'}")
 
     def frontends_of(self, worker: Worker) -> list[str]:
         """Where checks of a worker asked: the frontends that the runner started for it alone."""
@@ -97,7 +106,7 @@ class Site:
 
     def operator(self, *arguments: str) -> str:
         """A command of an operator's, which has to succeed."""
-        self.told.tell("operator", f"greenroom {' '.join(arguments)}")
+        self.told.tell("operator", f"greenroom {shlex.join(arguments)}")
         return self.proxy.must(*arguments)
 
     def withdraw(self, worker: CountedMocker, reason: str) -> None:
@@ -134,7 +143,7 @@ class Site:
         for gate in found.gates:
             said = f": {gate.reason}" if gate.reason else ""
             self.told.tell("runner", f"gate {gate.name}, attempt {gate.attempt}: {gate.state}{said}")
-        self.told.tell("greenroom", f"instance {instance} is {found.state}")
+        self.told.tell("greenroom", f"instance {instance} is {found.state}{MEANS.get(found.state, '')}")
         return found
 
 
