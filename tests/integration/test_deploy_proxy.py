@@ -3,8 +3,10 @@
 One proxy for the file, with the access file that the page has its reader make.
 """
 
+import json
 import re
 from collections.abc import Iterator
+from itertools import takewhile
 from typing import Any
 
 import grpc
@@ -48,6 +50,14 @@ def worker(proxy: DeployedProxy, authority: Authority) -> Iterator[Worker]:
 def test_it_is_ready_and_live_as_kubelet_asks(proxy: DeployedProxy) -> None:
     assert proxy.probe("readinessProbe").json["ready"]
     assert proxy.probe("livenessProbe").status == 200
+
+
+def test_it_warns_of_nothing_that_the_page_does_not_explain(proxy: DeployedProxy) -> None:
+    """Before anybody has called: of how kubelet mounts its keys."""
+    started = list(takewhile(lambda line: line["event"] != "serving", map(json.loads, proxy.log().splitlines())))
+    warned = [line["event"] for line in started if line["level"] != "info"]
+    assert warned == ["tls.key.open.to.others"] * 3
+    assert f"three warnings at its start, `{warned[0]}`" in (DEPLOY / "README.md").read_text()
 
 
 def test_who_shows_no_certificate_is_no_worker(proxy: DeployedProxy) -> None:

@@ -77,7 +77,7 @@ def mounted(one: Container, folder: Path, given: Mapping[str, Mapping[str, str]]
             place.mkdir()
             for name, text in files.items():
                 (place / name).write_text(text)
-                (place / name).chmod(0o600)
+                (place / name).chmod(0o644)  # as kubelet leaves them, whose owner is root
     return made
 
 
