@@ -228,6 +228,13 @@ def test_images_are_made_of_files_that_there_are_and_of_no_others() -> None:
     assert set(re.findall(r'readme = "(\S+)"|license-files = \["(\S+)"\]', project)[0] + ("LICENSE",)) - {""} <= copied
 
 
+def test_images_are_of_a_version() -> None:
+    """One that is called `latest` is another one after each restart."""
+    used = [*(one.spec["image"] for one in containers()), *re.findall(r"^FROM (\S+:\S+)", DOCKERFILE, re.MULTILINE)]
+    used += [one["image"] for name, one in SERVICES.items() if name != "etcd"]
+    assert {name.partition(":")[2][:1].isdigit() for name in used} == {True}
+
+
 def test_images_carry_no_secrets() -> None:
     assert "ADD " not in DOCKERFILE
     for words in re.findall(r"^(?:ENV|ARG) (.*)$", DOCKERFILE, re.MULTILINE):

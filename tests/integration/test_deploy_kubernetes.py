@@ -131,8 +131,10 @@ def test_deployments_and_budgets_select_their_pods() -> None:
         assert deployment["spec"]["selector"]["matchLabels"].items() <= (
             deployment["spec"]["template"]["metadata"]["labels"].items()
         )
-    for budget in objects("PodDisruptionBudget"):
-        assert {one.deployment for one in selected(budget["spec"]["selector"])} == {"greenroom"}
+    budgets = objects("PodDisruptionBudget")
+    assert {budget["metadata"]["name"] for budget in budgets} == {"greenroom", "llama"}
+    for budget in budgets:
+        assert {one.deployment for one in selected(budget["spec"]["selector"])} == {budget["metadata"]["name"]}
 
 
 def test_every_mount_has_its_volume_and_every_volume_its_source() -> None:
