@@ -4,6 +4,7 @@ import re
 import shlex
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -229,10 +230,13 @@ def test_images_are_made_of_files_that_there_are_and_of_no_others() -> None:
 
 
 def test_images_are_of_a_version() -> None:
-    """One that is called `latest` is another one after each restart."""
+    """One that is called `latest` is another one after each restart; ours are of the version that is here."""
     used = [*(one.spec["image"] for one in containers()), *re.findall(r"^FROM (\S+:\S+)", DOCKERFILE, re.MULTILINE)]
     used += [one["image"] for name, one in SERVICES.items() if name != "etcd"]
-    assert {name.partition(":")[2][:1].isdigit() for name in used} == {True}
+    versions = {name: name.partition(":")[2] for name in used}
+    assert all(version[:1].isdigit() for version in versions.values()), versions
+    ours = {version for name, version in versions.items() if name.startswith("greenroom")}
+    assert ours == {tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]}
 
 
 def test_images_carry_no_secrets() -> None:
