@@ -1,9 +1,8 @@
-"""Ports, and children that end with their parent."""
+"""Ports, and limits. Children that end with their parent: tests/integration/test_processes.py."""
 
 import resource
 import signal
 import socket
-import subprocess
 import sys
 
 from greenroom.processes import PORTS, allow_many_open_files, can_bind, die_with_parent, free_port
@@ -22,22 +21,6 @@ def test_a_free_port_can_be_bound_and_is_no_ephemeral_one() -> None:
     port = free_port()
     assert port in PORTS
     assert can_bind("127.0.0.1", port)
-
-
-def test_a_child_ends_with_its_parent() -> None:
-    """A proxy killed with SIGKILL can run nothing any more; the kernel ends its child."""
-    program = (
-        "import os, signal, subprocess, sys\n"
-        "from greenroom.processes import die_with_parent\n"
-        "child = subprocess.Popen(['sleep', '60'], preexec_fn=die_with_parent(signal.SIGKILL))\n"
-        "print(child.pid, flush=True)\n"
-        "os.kill(os.getpid(), signal.SIGKILL)\n"
-    )
-    # The grandchild keeps the pipe open: its end of file says that it is gone.
-    with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True) as parent:
-        output, _ = parent.communicate(timeout=20)
-    assert int(output) > 0
-    assert parent.returncode == -signal.SIGKILL
 
 
 def test_it_is_linux_own() -> None:

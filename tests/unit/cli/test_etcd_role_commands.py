@@ -1,6 +1,4 @@
-"""What is printed can be pasted into a shell, and means what it should there."""
-
-import subprocess
+"""What is printed can be pasted into a shell. That it means there what it should: tests/integration/cli."""
 
 import pytest
 
@@ -24,7 +22,6 @@ PLAN = Plan("w", ("a b", "c"), "p", "green", proxy_grants(Policy(), [b"od'd/"]),
 )
 def test_a_word_stands_for_its_bytes(text: bytes, word: str) -> None:
     assert shell_word(text) == word
-    assert subprocess.run(["bash", "-c", f"printf %s {word}"], capture_output=True).stdout == text
 
 
 def test_the_files_of_tls_are_exported_before_anything_is_asked() -> None:

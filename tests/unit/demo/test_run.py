@@ -1,10 +1,11 @@
-"""The frame of the demonstration: ports, what `--keep` suggests, what the proxy must not inherit."""
+"""The frame of the demonstration: ports, what `--keep` suggests, what the proxy must not inherit.
 
-import subprocess
+How the proxy ends: tests/integration/demo/test_run.py.
+"""
+
 import sys
 from pathlib import Path
 
-import grpc
 import pytest
 
 from greenroom.addresses import Address
@@ -12,7 +13,6 @@ from greenroom.cli.main import app
 from greenroom.demo import run
 from greenroom.demo.public import Sighting
 from greenroom.demo.run import Ports, suggestions
-from greenroom.errors import ControlError, StartError
 
 PORTS = Ports(*(Address("127.0.0.1", port) for port in (1, 2, 3, 4)))
 
@@ -69,50 +69,6 @@ def test_commands_are_suggested_as_they_work_here(
     assert f"{program} instances" in suggestions(PORTS, "6177a228983c0b2b", Path("/tmp/greenroom.log"))
 
 
-def started(program: str) -> "subprocess.Popen[bytes]":
-    """A process that has said that it is ready."""
-    process = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE)
-    assert process.stdout is not None
-    with process.stdout:
-        assert process.stdout.readline() == b"ready\n"
-    return process
-
-
-def test_a_proxy_that_does_not_stop_is_killed_and_fails_the_demonstration(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(run, "STOP_SECONDS", 0.1)
-    told = Told()
-    stubborn = "import signal; signal.signal(15, signal.SIG_IGN); print('ready', flush=True); signal.pause()"
-    (tmp_path / "log").write_text("last words")
-    run._stop(started(stubborn), tmp_path / "log", told)  # type: ignore[arg-type]
-    assert told.lines == ["greenroom: ended with status -9: last words"]
-    assert told.checks == [("the proxy and its etcd stop in good order", False)]
-
-
-class Failed(grpc.RpcError):
-    """As grpcio raises it."""
-
-    def code(self) -> grpc.StatusCode:
-        return grpc.StatusCode.UNAVAILABLE
-
-    def details(self) -> str:
-        return "connection\nrefused"
-
-
-@pytest.mark.parametrize("error", [Failed(), ControlError("UNAVAILABLE: connection refused", ControlError.UNREACHABLE)])
-def test_a_call_that_fails_is_one_line(error: Exception, tmp_path: Path) -> None:
-    (tmp_path / "log").write_text("out of memory\n")
-    with started("print('ready', flush=True); raise SystemExit(3)") as process:
-        process.wait()
-        words = (
-            "the demonstration broke off: UNAVAILABLE: connection refused; "
-            "greenroom serve ended with status 3: out of memory"
-        )
-        with pytest.raises(StartError, match=f"^{words}$"), run._breaking_off_in_words(process, tmp_path / "log"):
-            raise error
-
-
 def test_a_users_own_settings_do_not_reach_the_demonstrations_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GREENROOM_UPSTREAM", "http://production:2379")
     monkeypatch.setenv("PATH", "/bin")
@@ -124,10 +80,6 @@ def test_a_users_own_settings_do_not_reach_the_demonstrations_proxy(monkeypatch:
 class Told:
     def __init__(self) -> None:
         self.lines: list[str] = []
-        self.checks: list[tuple[str, bool]] = []
-
-    def check(self, statement: str, holds: bool) -> None:
-        self.checks.append((statement, holds))
 
     def tell(self, who: str, what: str) -> None:
         self.lines.append(f"{who}: {what}")

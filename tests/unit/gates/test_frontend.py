@@ -1,151 +1,35 @@
-"""One frontend: what it is started with, when it can be used, and why it cannot."""
+"""What a frontend needs, and what its list of models is. Processes: tests/integration/gates/test_frontend.py."""
 
 import asyncio
-import os
-import signal
-import sys
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
-from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
-from greenroom.errors import ControlError, UnknownPreview
-from greenroom.gates import frontend as frontends
+from greenroom.errors import ControlError
 from greenroom.gates.frontend import Frontend, FrontendFailed, FrontendSettings, models_in
 from greenroom.pb.control.v1 import control_pb2 as pb
 from tests.support.control_side import EventLog
-from tests.support.descendants import gone, wait_pid
-
-LISTS = (
-    "import http.server, os, sys\n"
-    "class Pages(http.server.BaseHTTPRequestHandler):\n"
-    "    def do_GET(self):\n"
-    '        self.wfile.write(b\'HTTP/1.0 200 OK\\r\\n\\r\\n\' + b\'{"data": [{"id": "tiny"}]}\')\n'
-    "    def log_message(self, *_): pass\n"
-    "open(sys.argv[3] + '/new', 'w').write(str(os.getpid()))\n"
-    "os.rename(sys.argv[3] + '/new', sys.argv[3] + '/pid')\n"
-    "open(sys.argv[3] + '/told', 'w').write(sys.argv[2] + ' ' + os.environ['ETCD_ENDPOINTS'] + ' '\n"
-    "     + os.environ['DYN_DISCOVERY_BACKEND'] + ' ' + os.environ['DYN_REQUEST_PLANE'])\n"
-    "http.server.HTTPServer(('127.0.0.1', int(sys.argv[1])), Pages).serve_forever()\n"
-)
 
 
-class OnePreview:
-    """A preview that ends when the test says so."""
-
-    def __init__(self) -> None:
-        self.is_open = False
-        self.refusal: ControlError | None = None
+class NoPreviews:
+    """Of a proxy that opens none for us."""
 
     async def open_preview(self, instance: str, ttl_seconds: float) -> pb.Preview:
-        if self.refusal is not None:
-            raise self.refusal
-        self.is_open = True
-        return pb.Preview(name="previews/1", address="127.0.0.1:7")
+        raise ControlError("you may not")
 
     async def preview(self, name: str) -> pb.Preview:
-        if not self.is_open:
-            raise ControlError("no preview 1 is open", UnknownPreview.reason)
-        return pb.Preview(name=name)
+        raise AssertionError("there is none")
 
     async def close_preview(self, name: str) -> None:
-        self.is_open = False
+        raise AssertionError("there is none")
 
 
-@asynccontextmanager
-async def running(folder: Path, preview: OnePreview, *command: str, seconds: float = 60) -> AsyncIterator[Frontend]:
-    settings = FrontendSettings(command, seconds, 60, 60)
+async def test_without_a_preview_there_is_none() -> None:
     async with asyncio.TaskGroup() as group:
-        frontend = Frontend("5", settings, preview, EventLog())
-        task = group.create_task(frontend.run())
-        yield frontend
-        task.cancel()
-
-
-def hurried(frontend: Frontend) -> Frontend:
-    """The same, with little time from here on."""
-    frontend.settings = replace(frontend.settings, start_seconds=0.1)
-    return frontend
-
-
-async def used(frontend: Frontend, then: Callable[[], Awaitable[None]]) -> None:
-    """For as long as it is there."""
-    async with frontend.use("tiny"):
-        await then()
-        await asyncio.sleep(600)
-
-
-async def test_it_is_used_once_it_lists_the_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("DYN_REQUEST_PLANE", raising=False)
-    preview = OnePreview()
-    command = (sys.executable, "-c", LISTS, "{port}", "{etcd_endpoints}", str(tmp_path))
-    async with running(tmp_path, preview, *command) as frontend, frontend.use("tiny") as url:
-        assert url == f"http://127.0.0.1:{frontend.port}/v1"
-        assert (tmp_path / "told").read_text() == "http://127.0.0.1:7 http://127.0.0.1:7 etcd tcp"
-        assert preview.is_open
-    assert gone(wait_pid(tmp_path / "pid"))
-    assert not preview.is_open
-
-
-async def test_one_that_does_not_list_the_model_in_time_is_of_no_use(tmp_path: Path) -> None:
-    command = (sys.executable, "-c", LISTS, "{port}", "x", str(tmp_path))
-    async with running(tmp_path, OnePreview(), *command, seconds=1) as frontend:
-        with pytest.raises(FrontendFailed, match="the frontend did not list 'large' within 1 s"):
-            async with frontend.use("large"):
-                pytest.fail("it lists another model")
-
-
-async def test_whoever_else_waits_for_it_is_told_the_same(tmp_path: Path) -> None:
-    command = (sys.executable, "-c", LISTS, "{port}", "x", str(tmp_path))
-    async with running(tmp_path, OnePreview(), *command, seconds=60) as frontend:
-        waiting = asyncio.ensure_future(frontend.use("large").__aenter__())
-        await asyncio.sleep(0)
-        with pytest.raises(FrontendFailed):
-            await hurried(frontend).use("other").__aenter__()
-        with pytest.raises(FrontendFailed, match=r"did not list 'other' within 0\.1 s"):
-            await waiting
-
-
-async def test_its_end_ends_whoever_uses_it(tmp_path: Path) -> None:
-    command = (sys.executable, "-c", LISTS, "{port}", "x", str(tmp_path))
-    async with running(tmp_path, OnePreview(), *command) as frontend:
-
-        async def killed() -> None:
-            os.kill(wait_pid(tmp_path / "pid"), signal.SIGKILL)
-
-        with pytest.raises(FrontendFailed, match="the frontend ended with 137"):
-            await used(frontend, killed)
-        assert frontend.is_over
-
-
-async def test_so_does_that_of_its_preview(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A proxy that is started again knows nothing of the previews before."""
-    monkeypatch.setattr(frontends, "PREVIEW_LOOK_SECONDS", 0.01)
-    preview = OnePreview()
-    command = (sys.executable, "-c", LISTS, "{port}", "x", str(tmp_path))
-    async with running(tmp_path, preview, *command) as frontend:
-        with pytest.raises(FrontendFailed, match="the frontend's preview has ended: no preview 1 is open"):
-            await used(frontend, lambda: preview.close_preview("previews/1"))
-
-
-async def test_without_a_preview_there_is_none(tmp_path: Path) -> None:
-    preview = OnePreview()
-    preview.refusal = ControlError("you may not")
-    async with running(tmp_path, preview, "true", "{port}") as frontend:
+        frontend = Frontend("5", FrontendSettings(("true", "{port}"), 60, 60, 60), NoPreviews(), EventLog())
+        group.create_task(frontend.run())
         with pytest.raises(FrontendFailed, match="the preview cannot be opened: you may not"):
             async with frontend.use("tiny"):
                 pytest.fail("there is no preview")
-
-
-async def test_what_is_too_long_for_any_process_is_told(tmp_path: Path) -> None:
-    preview = OnePreview()
-    async with running(tmp_path, preview, "true", "{port}", "x" * 2**22) as frontend:
-        with pytest.raises(FrontendFailed, match="the frontend cannot be started: Argument list too long"):
-            async with frontend.use("tiny"):
-                pytest.fail("there is no frontend")
-    assert not preview.is_open
 
 
 def test_only_a_list_of_models_is_one() -> None:
