@@ -24,9 +24,9 @@ def test_each_has_a_reason_of_its_own_as_error_info_wants_it(error: type[Greenro
     assert "reason" in vars(error)
 
 
-@pytest.mark.parametrize("error", OF_THE_API)
-def test_none_has_a_code_that_means_a_bug(error: type[GreenroomError]) -> None:
-    assert error.code not in (grpc.StatusCode.OK, grpc.StatusCode.UNKNOWN, grpc.StatusCode.INTERNAL)
+def test_none_has_a_code_that_means_a_bug() -> None:
+    of_bugs = (grpc.StatusCode.OK, grpc.StatusCode.UNKNOWN, grpc.StatusCode.INTERNAL)
+    assert not [error for error in OF_THE_API if error.code in of_bugs]
 
 
 @pytest.mark.parametrize(

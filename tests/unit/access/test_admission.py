@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from greenroom.access.admission import MAX_KINDS, QUIET_SECONDS, acting_name, limited
+from greenroom.access.admission import QUIET_SECONDS, acting_name, limited
 from greenroom.access.callers import ANYBODY
 from greenroom.access.known import Presented
 from greenroom.core.keyspace import InstanceId
@@ -111,12 +111,13 @@ def test_who_tries_again_and_again_is_told_of_now_and_then_and_counted_always() 
     assert len(counted) == 11
 
 
-def test_what_is_remembered_of_refusals_is_bounded() -> None:
+def test_what_is_remembered_of_refusals_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("greenroom.access.admission.MAX_KINDS", 10)
     access = admission()
-    for number in range(MAX_KINDS + 10):
+    for number in range(20):
         with pytest.raises(Unauthenticated), access.call("GetInstance", presented("stranger", f"host{number}:1")):
             raise AssertionError("it was let in")
-    assert len(access._last_logged) == MAX_KINDS
+    assert len(access._last_logged) == 10
 
 
 def snapshot(model: str) -> Snapshot:

@@ -55,9 +55,9 @@ def test_help_is_no_error(capsys: pytest.CaptureFixture[str]) -> None:
         (["rollout-hold", "lift", ""], CALLED_WRONGLY, "ID '': is empty"),
         (["instances"], FAILED, "no control API answers at 127.0.0.1:1"),
         (
-            ["wait", "x", "--timeout", "1s"],
+            ["wait", "x", "--timeout", "50ms"],
             124,
-            "id 'x' did not appear within 1s: no control API answers at 127.0.0.1:1",
+            "id 'x' did not appear within 0.05s: no control API answers at 127.0.0.1:1",
         ),
     ],
 )

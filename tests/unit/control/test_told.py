@@ -1,7 +1,5 @@
 """One object as long as nothing that is shown has changed, and none when nobody was told."""
 
-import gc
-
 from greenroom.control.told import Known
 from greenroom.core.fleet import Limits
 from greenroom.core.keyspace import ROLLOUT_HOLDS, InstanceId
@@ -102,5 +100,4 @@ def test_who_is_not_there_is_none() -> None:
 def test_nothing_is_kept_for_nobody() -> None:
     known = Known(mirror_of_one())
     known.now(ONE)
-    gc.collect()
     assert len(known._told) == 0

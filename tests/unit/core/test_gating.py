@@ -669,13 +669,18 @@ def test_as_many_bytes_as_one_release_can_publish(size: int, fits: bool, first_w
         plan(txn, seen)
 
 
+LINE_BREAKS, ESCAPES = ("alice" * 20, "\n"), ('"' * MAX_ACTOR_BYTES, "\x1b")
+
+
 @pytest.mark.parametrize(
-    ("suffix_bytes", "value_bytes", "gates"),
-    [(1, 12_800, 1), (6_000, 1, 1), (3_000, 4_000, 30), (1, 400_000, 50)],
+    ("suffix_bytes", "value_bytes", "gates", "actor", "said"),
+    [
+        (1, 12_800, 1, *ESCAPES),
+        (6_000, 1, 1, *LINE_BREAKS),
+        (3_000, 4_000, 30, *ESCAPES),
+        (1, 400_000, 50, *LINE_BREAKS),
+    ],
     ids=["values", "names", "gates", "large cards"],
-)
-@pytest.mark.parametrize(
-    ("actor", "said"), [("alice" * 20, "\n"), ('"' * MAX_ACTOR_BYTES, "\x1b")], ids=["line breaks", "escapes"]
 )
 def test_whatever_was_accepted_can_be_released_when_its_record_has_grown(
     suffix_bytes: int, value_bytes: int, gates: int, actor: str, said: str

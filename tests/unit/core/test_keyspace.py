@@ -154,9 +154,9 @@ def test_a_start_moves_up_and_keeps_its_length(key: bytes, range_end: bytes, sta
 @pytest.mark.parametrize(
     "start", [b"\0", b"\0\0", b"\0\xff\xff", b"\1", ROOT, RECORDS, SHADOWS, ROLLOUT_HOLDS, CLAIMS, *STORED]
 )
-@pytest.mark.parametrize("range_end", [b"", b"\0", FIRST_CLIENT_KEY, prefix_end(ROOT), b"\1\xff\xff", b"zz"])
-def test_no_clipped_range_holds_anything_stored(start: bytes, range_end: bytes) -> None:
-    assert not [key for key in STORED if in_range(key, clip(start, range_end), range_end)]
+def test_no_clipped_range_holds_anything_stored(start: bytes) -> None:
+    ends = (b"", b"\0", FIRST_CLIENT_KEY, prefix_end(ROOT), b"\1\xff\xff", b"zz")
+    assert not [(key, end) for end in ends for key in STORED if in_range(key, clip(start, end), end)]
 
 
 @pytest.mark.parametrize(

@@ -145,7 +145,7 @@ RECORDS = st.builds(
 )
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(RECORDS)
 def test_any_record_is_read_back(record: Record) -> None:
     assert decode(encode(record), "R") == record

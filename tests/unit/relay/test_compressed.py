@@ -18,8 +18,8 @@ def test_a_message_is_read_up_to_its_limit() -> None:
 
 
 def test_a_few_bytes_that_say_a_great_deal_are_not_read_to_the_end() -> None:
-    bomb = gzip.compress(bytes(50_000_000))
-    assert len(bomb) < 50_000
+    bomb = gzip.compress(bytes(5_000_000))
+    assert len(bomb) < 6_000
     tracemalloc.start()
     refused = decompressed(bomb, 1_000)
     _, most_bytes = tracemalloc.get_traced_memory()

@@ -65,16 +65,18 @@ def test_a_call_means_the_same_in_one_piece_and_frame_by_frame() -> None:
             assert whole.core._dialogue.up.left == apart.core._dialogue.up.left
 
 
-@pytest.mark.parametrize("cut", range(1, 60))
-def test_a_call_cut_anywhere_is_looked_into_once(cut: int) -> None:
-    talk = Talk()
-    wire = talk.head(1, UNARY) + data(1, b"plain")
-    cut = min(cut, len(wire) - 1)
-    talk.client(wire[:cut])
-    talk.client(wire[cut:])
-    assert talk.raw_to_upstream() == wire
-    assert talk.inspector.seen == [(UNARY, b"plain")]
-    assert talk.notes.relayed == [UNARY]
+def test_a_call_cut_anywhere_is_looked_into_once() -> None:
+    cut, length = 0, 2
+    while cut < length - 1:
+        cut += 1
+        talk = Talk()
+        wire = talk.head(1, UNARY) + data(1, b"plain")
+        length = len(wire)
+        talk.client(wire[:cut])
+        talk.client(wire[cut:])
+        assert talk.raw_to_upstream() == wire
+        assert talk.inspector.seen == [(UNARY, b"plain")]
+        assert talk.notes.relayed == [UNARY]
 
 
 def test_a_call_beyond_upstreams_window_waits_for_it() -> None:

@@ -39,23 +39,24 @@ def test_an_answer_reaches_the_client_byte_for_byte() -> None:
     assert b"".join(talk.core.to_client) == answer
 
 
-@pytest.mark.parametrize("cut", range(1, 75))
-def test_an_answer_cut_anywhere_ends_its_call_once_and_spends_the_window(cut: int) -> None:
+def test_an_answer_cut_anywhere_ends_its_call_once_and_spends_the_window() -> None:
     """Most come in one piece, and are dealt with in one go: the outcome must not depend on it."""
-    talk = Talk()
-    talk.call(1, UNARY, b"plain")
-    talk.upstream(talk.response(1))  # later blocks need nothing put before them
-    talk.to_client()
-    talk.call(3, UNARY, b"plain")
-    answer = pack_window_update(0, 5) + pack(PING, 0, 0, bytes(8)) + talk.response(3, b"body")
-    cut = min(cut, len(answer))
-    before = talk.core._dialogue.down.left
-    talk.upstream(answer[:cut])
-    talk.upstream(answer[cut:])
-    assert b"".join(talk.core.to_client) == answer
-    assert talk.core.open_streams == 0
-    assert talk.core._dialogue.answered == 2
-    assert talk.core._dialogue.down.left == before - 9
+    cut, length = 0, 1
+    while cut < length:
+        cut += 1
+        talk = Talk()
+        talk.call(1, UNARY, b"plain")
+        talk.upstream(talk.response(1))  # later blocks need nothing put before them
+        talk.to_client()
+        talk.call(3, UNARY, b"plain")
+        answer = pack_window_update(0, 5) + pack(PING, 0, 0, bytes(8)) + talk.response(3, b"body")
+        before, length = talk.core._dialogue.down.left, len(answer)
+        talk.upstream(answer[:cut])
+        talk.upstream(answer[cut:])
+        assert b"".join(talk.core.to_client) == answer
+        assert talk.core.open_streams == 0
+        assert talk.core._dialogue.answered == 2
+        assert talk.core._dialogue.down.left == before - 9
 
 
 def test_an_answer_beyond_the_clients_window_waits_for_it() -> None:

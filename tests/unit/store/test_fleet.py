@@ -110,13 +110,13 @@ def test_released_instances_are_counted_by_group() -> None:
     assert fleet.released_beside(THREE, small) == 0
 
 
-def test_a_thousand_changes_leave_what_a_whole_reading_finds() -> None:
+def test_many_changes_leave_what_a_whole_reading_finds() -> None:
     """Incrementally as from nothing: nobody is lost, none is there twice, and the order is right."""
     rng = random.Random(4)
     mirror, fleet = fleet_of()
     instances = [InstanceId(f"a{number:x}") for number in range(1, 60)]
     states = (held_record, lambda one: ready(one, rng.randrange(9)), lambda one: released(ready(one, 1), NOW))
-    for step in range(1000):
+    for step in range(300):
         one = rng.choice(instances)
         if rng.random() < 0.2:
             fleet.add(mirror.apply([delete_event(record_kv(one).key, 11 + step)]))

@@ -2,7 +2,7 @@
 
 from datetime import timedelta
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from greenroom.core.keyspace import InstanceId
@@ -19,6 +19,7 @@ def seen(instance: InstanceId, seconds: int) -> Record:
     return held_record(instance, at=NOW + timedelta(seconds=seconds))
 
 
+@settings(max_examples=50)
 @given(st.lists(st.tuples(PLACES, st.booleans(), st.booleans())))
 def test_it_is_always_sorted_by_first_sight_and_then_by_name(
     steps: list[tuple[tuple[InstanceId, int], bool, bool]],

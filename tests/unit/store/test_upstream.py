@@ -24,13 +24,13 @@ async def test_what_is_made_for_clients_shares_the_connections() -> None:
 async def test_calls_for_clients_wait_for_a_connection_within_their_time_and_others_fail_at_once() -> None:
     upstream = unconnected()
     took = []
-    for used, seconds in ((upstream, 60.0), (upstream.for_clients(), 2.0)):
+    for used, seconds in ((upstream, 60.0), (upstream.for_clients(), 0.2)):
         start = time.monotonic()
         with pytest.raises(grpc.aio.AioRpcError, match="refused"):
             await used.txn(rpc_pb2.TxnRequest(), timeout_seconds=seconds)
         took.append(time.monotonic() - start)
     assert took[0] < 30
-    assert took[1] >= 2.0
+    assert took[1] >= 0.2
     await upstream.close()
 
 
