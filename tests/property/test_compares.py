@@ -70,7 +70,7 @@ def test_a_compare_comes_to_what_it_comes_to_in_a_real_etcd(
             assert real.txn([own], []).succeeded == expected, own
 
 
-@settings(max_examples=1500, deadline=None)
+@settings(max_examples=500, deadline=None)
 @given(st.lists(write, max_size=4), ranged, st.lists(write, min_size=1, max_size=2))
 def test_while_its_guard_holds_a_compare_fails(
     before: list[rpc_pb2.RequestOp], compare: Compare, after: list[rpc_pb2.RequestOp]

@@ -49,7 +49,7 @@ streamed = st.builds(
 )
 
 
-@settings(max_examples=60, deadline=None, phases=PHASES)
+@settings(max_examples=40, deadline=None, phases=PHASES)
 @given(
     seed=st.integers(0, 2**32),
     calls=st.lists(st.one_of(unary, unary, streamed), min_size=1, max_size=12),
@@ -62,7 +62,7 @@ def test_each_side_hears_what_it_would_hear_directly(
     check(Dialogue(seed, calls, client_window, upstream_window))
 
 
-@settings(max_examples=25, deadline=None, phases=PHASES)
+@settings(max_examples=12, deadline=None, phases=PHASES)
 @given(
     seed=st.integers(0, 2**32),
     calls=st.lists(unary, min_size=1, max_size=12),

@@ -29,7 +29,7 @@ def by_ours(decoder: HeaderDecoder, block: bytes) -> list[Field] | None:
         return None
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=120, deadline=None)
 @given(st.lists(BLOCKS, max_size=12))
 def test_what_an_encoder_writes_is_read_back(blocks: list[tuple[int | None, list[Field], bool]]) -> None:
     encoder, ours = hpack.Encoder(), HeaderDecoder(65_536)
@@ -39,7 +39,7 @@ def test_what_an_encoder_writes_is_read_back(blocks: list[tuple[int | None, list
         assert ours.decode(encoder.encode(fields, huffman=huffman)) == fields
 
 
-@settings(max_examples=1_500, deadline=None)
+@settings(max_examples=500, deadline=None)
 @given(st.lists(st.binary(max_size=60), min_size=1, max_size=4), st.lists(FIELDS, max_size=6))
 def test_arbitrary_bytes_mean_the_same_or_are_refused_by_both(blocks: list[bytes], fields: list[Field]) -> None:
     oracle, ours = hpack.Decoder(), HeaderDecoder(65_536)
@@ -50,7 +50,7 @@ def test_arbitrary_bytes_mean_the_same_or_are_refused_by_both(blocks: list[bytes
             return  # the connection is over
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=250, deadline=None)
 @given(st.lists(FIELDS, min_size=1, max_size=8), st.data())
 def test_a_damaged_block_means_the_same_or_is_refused_by_both(fields: list[Field], data: st.DataObject) -> None:
     block = bytearray(hpack.Encoder().encode(fields))
