@@ -25,6 +25,8 @@ TOKEN_VARIABLE: Final = "GREENROOM_TOKEN"
 TOKEN_FILE_VARIABLE: Final = "GREENROOM_TOKEN_FILE"
 INSECURE_VARIABLE: Final = "GREENROOM_INSECURE_CONTROL"
 """That of `serve --insecure-control`, which lets a proxy take tokens so."""
+_YES: Final = frozenset({"1", "true", "t", "yes", "y", "on"})
+"""As `serve` reads it; anything else is no, which is the safe side."""
 
 VARIABLES: Final = Naming(
     control=CONTROL_VARIABLE,
@@ -122,5 +124,5 @@ def place_from_environment() -> Place:
         key=given(KEY_VARIABLE, ""),
         token=given(TOKEN_VARIABLE, ""),
         token_file=given(TOKEN_FILE_VARIABLE, ""),
-        insecure=bool(given(INSECURE_VARIABLE)),
+        insecure=given(INSECURE_VARIABLE, "").lower() in _YES,
     )

@@ -92,5 +92,8 @@ def test_the_variables_are_those_of_the_command_line(monkeypatch: pytest.MonkeyP
     for name, value in zip(names, ("a:1", "b", "c", "d", "e", "f", "1"), strict=True):
         monkeypatch.setenv(f"GREENROOM_{name}", value)
     assert place_from_environment() == Place("a:1", "b", "c", "d", "e", "f", insecure=True)
+    for word, means in {"True": True, "0": False, "false": False, "no": False}.items():
+        monkeypatch.setenv("GREENROOM_INSECURE_CONTROL", word)
+        assert place_from_environment().insecure is means, "as `serve` takes it"
     monkeypatch.setenv("GREENROOM_CONTROL", "")
     assert place_from_environment().control == DEFAULT_CONTROL, "empty is not given, as for the command line"
