@@ -16,6 +16,7 @@ import pytest
 from greenroom.pb.control.v1 import control_pb2 as pb
 from greenroom.pb.etcd import kv_pb2, rpc_pb2
 from greenroom.processes import can_bind
+from tests.support.callers import TOKENS
 from tests.support.client import EtcdClient, get, put, version_is
 from tests.support.control import error_reason
 from tests.support.endpoints import Proxy
@@ -275,10 +276,13 @@ def resident_bytes(pid: int) -> int:
     return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
-def test_over_http_and_by_the_command_line(proxy: Proxy) -> None:
+def test_over_http_and_by_the_command_line(proxy: Proxy, tmp_path: Path) -> None:
     worker = proxy.held_worker()
     wait_for(lambda: [one.id for one in proxy.control.instances()] == [worker.instance], describe="it is listed")
-    done = proxy.greenroom.cli("preview", "open", worker.instance, "--only", "--for", "10m")
+    token = tmp_path / "token"
+    token.write_text(TOKENS["ann"])  # Of which this proxy takes no notice: it has no access file.
+    arguments = ("--only", "--for", "10m", "--token-file", str(token))
+    done = proxy.greenroom.cli("preview", "open", worker.instance, *arguments)
     assert done.returncode == 0, done.stderr
     address = done.stdout.strip()
     with EtcdClient(address) as client:

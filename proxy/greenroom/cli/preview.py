@@ -22,7 +22,7 @@ from greenroom.cli.options import (
     connect,
     control_again,
     duration,
-    named,
+    in_own_name,
     say,
 )
 from greenroom.cli.rollout_holds import Actor, parse_selector
@@ -77,12 +77,16 @@ def open_(
     with connect(control, token_file) as client:
         if is_one:
             asked.instance = choose(client.instances(), Wanted(instance, address, model)).name
-        asked.actor = named(actor, client)
-        opened = client.open_preview(asked)
+        opened = in_own_name(actor, client, lambda who: client.open_preview(_by(who, asked)))
     preview = preview_id(opened)
     complain(f"preview {preview} shows {shows(opened)} until {clock_time(opened.expire_time)}")
     complain(f"close it: greenroom preview close {preview}{control_again(control, token_file)}")
     print(opened.address)
+
+
+def _by(who: str, preview: Preview) -> Preview:
+    preview.actor = who
+    return preview
 
 
 @app.command("list")
