@@ -3,7 +3,7 @@
 etcd's own errors never pass through here: their code, text and trailers go to the client as they came.
 """
 
-from typing import ClassVar
+from typing import ClassVar, Final
 
 import grpc
 
@@ -273,8 +273,20 @@ class ControlError(GreenroomError):
 
     @property
     def may_pass(self) -> bool:
-        """Whether asking again later can help: the proxy, or its etcd, is away, or has no room at the moment."""
-        return self.reason in (self.UNREACHABLE, NotReady.reason, TooManyWatchers.reason)
+        """Whether asking again later can help: the proxy, or its etcd, is away or too busy, or has no room."""
+        return self.reason in _PASSING
+
+
+_PASSING: Final = frozenset(
+    {
+        ControlError.UNREACHABLE,
+        NotReady.reason,
+        FenceContended.reason,
+        TooManyWatchers.reason,
+        TooManyClaims.reason,
+        TooManyPreviews.reason,
+    }
+)
 
 
 class NoSuchInstanceError(ControlError):

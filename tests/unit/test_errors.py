@@ -70,7 +70,17 @@ def test_why_access_was_refused_is_for_the_log_alone() -> None:
 
 
 @pytest.mark.parametrize(
-    ("said", "expected"), [("UNREACHABLE", True), ("NOT_READY", True), ("UNKNOWN_GATE", False), ("", False)]
+    ("said", "expected"),
+    [
+        ("UNREACHABLE", True),
+        ("NOT_READY", True),
+        ("FENCE_CONTENDED", True),
+        ("TOO_MANY_CLAIMS", True),
+        ("TOO_MANY_PREVIEWS", True),
+        ("GATE_CLAIMED", False),
+        ("UNKNOWN_GATE", False),
+        ("", False),
+    ],
 )
-def test_what_a_command_may_ask_again_about(said: str, expected: bool) -> None:
+def test_what_a_caller_may_ask_again_about(said: str, expected: bool) -> None:
     assert errors.ControlError("no", said).may_pass is expected

@@ -12,7 +12,7 @@ from typing import Final
 from greenroom.client.calls import ControlCalls
 from greenroom.client.reading import claim_of
 from greenroom.client.values import Claim
-from greenroom.errors import ControlError, FenceContended
+from greenroom.errors import ControlError
 from greenroom.pb.control.v1 import control_pb2
 
 RENEWALS: Final = 3
@@ -62,7 +62,7 @@ class KeptClaim:
             self._calls.until(self._ends_at).renew_claim(self._token)
         except ControlError as error:
             self._trouble = str(error)
-            if not (error.may_pass or error.reason == FenceContended.reason):
+            if not error.may_pass:
                 self._lose(self._trouble)
             return False
         self._ends_at = asked_at + self._ttl_seconds

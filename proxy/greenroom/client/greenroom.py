@@ -31,7 +31,7 @@ from greenroom.client.reading import (
 from greenroom.client.values import Change, Instance, Outcome, Preview, Selector, State, Verdict
 from greenroom.client.waiting import Wait
 from greenroom.client.watching import Told
-from greenroom.errors import ControlError, FenceContended
+from greenroom.errors import ControlError
 from greenroom.pb.control.v1 import control_pb2 as pb
 
 Answer = TypeVar("Answer")
@@ -207,7 +207,6 @@ def _patiently(call: Callable[[], Answer], deadline: float) -> Answer:
             return call()
         except ControlError as error:
             pause = next(pauses)
-            passes = error.may_pass or error.reason == FenceContended.reason
-            if not passes or monotonic() + pause >= deadline:
+            if not error.may_pass or monotonic() + pause >= deadline:
                 raise
         sleep(pause)
