@@ -20,6 +20,7 @@ from greenroom.client.following import Pauses, Trouble, followed
 from greenroom.client.naming import ARGUMENTS, Naming
 from greenroom.client.place import VARIABLES, Place, place_from_environment
 from greenroom.client.reading import (
+    end_of_reason,
     instance_of,
     name_of,
     outcome_number,
@@ -142,12 +143,10 @@ class Greenroom:
             gate=gate,
             attempt=attempt,
             outcome=outcome_number(outcome),
-            reason=reason,
+            reason=end_of_reason(reason),
             reporter=reporter,
         )
-        deadline = monotonic() + REPORT_SECONDS
-        calls = self._calls.until(deadline)
-        return verdict_of(_patiently(lambda: calls.report_verdict(request), deadline))
+        return verdict_of(_patiently(lambda: self._calls.report_verdict(request), monotonic() + REPORT_SECONDS))
 
     @contextmanager
     def claim(
@@ -200,7 +199,10 @@ class Greenroom:
 
 
 def _patiently(call: Callable[[], Answer], deadline: float) -> Answer:
-    """The answer to a call that may be made twice; ControlError where asking again cannot help, or at the deadline."""
+    """The answer to a call that may be made twice; ControlError where asking again cannot help, or at the deadline.
+
+    The last one has its whole time: cut short it would say nothing of why nobody answers.
+    """
     pauses = Pauses()
     while True:
         try:

@@ -33,6 +33,8 @@ from greenroom.client.values import (
 from greenroom.pb.control.v1 import control_pb2 as pb
 
 EnumT = TypeVar("EnumT", bound=StrEnum)
+KEPT_REASON_BYTES = 2048
+"""A request of more than 256 KiB is refused, and a check may have said more than that."""
 _INSTANCES = "instances/"
 _PREVIEWS = "previews/"
 
@@ -50,6 +52,11 @@ def state_filter(state: State | None) -> "pb.InstanceState.ValueType":
 def outcome_number(outcome: Outcome | str) -> "pb.Outcome.ValueType":
     """The number of an outcome, or of its word; ValueError for another word."""
     return pb.Outcome.Value(f"OUTCOME_{Outcome(outcome).name}")
+
+
+def end_of_reason(reason: str) -> str:
+    """What the proxy keeps of a reason. Half a letter, as a model may answer in JSON, is no UTF-8 and becomes a `?`."""
+    return reason.encode("utf-8", "replace")[-KEPT_REASON_BYTES:].decode("utf-8", "ignore")
 
 
 def instance_of(message: pb.Instance) -> Instance:

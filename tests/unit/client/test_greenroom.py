@@ -2,9 +2,11 @@
 
 import pytest
 
-from greenroom.client import greenroom
+from greenroom.client import Outcome, greenroom
+from greenroom.client.calls import ControlCalls
 from greenroom.client.greenroom import Greenroom, _patiently
 from greenroom.errors import ControlError, SettingsError
+from greenroom.pb.control.v1 import control_pb2 as pb
 
 AWAY = ControlError("nobody answers", ControlError.UNREACHABLE)
 BUSY = ControlError("the record kept changing", "FENCE_CONTENDED")
@@ -48,6 +50,22 @@ def test_what_is_refused_is_not_said_again(monkeypatch: pytest.MonkeyPatch) -> N
     with pytest.raises(ControlError, match="stale"):
         _patiently(answers, 60.0)
     assert answers.asked == 1
+
+
+def test_a_verdict_is_sent_whatever_its_reason_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A model's answer with half a letter in it, quoted: the verdict was an error of Python's own, and never sent."""
+    sent: list[tuple[str, float | None]] = []
+
+    def report_verdict(calls: ControlCalls, request: pb.ReportVerdictRequest) -> pb.ReportVerdictResponse:
+        sent.append((request.reason, calls.deadline))
+        return pb.ReportVerdictResponse()
+
+    monkeypatch.setattr(ControlCalls, "report_verdict", report_verdict)
+    with Greenroom(NOWHERE) as client:
+        client.report("7f", "smoke", Outcome.FAILED, attempt=1, reason="x" * 300_000 + "answers \ud83d")
+    [(reason, deadline)] = sent
+    assert (len(reason), reason[-10:]) == (2048, "xanswers ?")
+    assert deadline is None, "the last time that it is said has its whole time: cut short it says nothing of why"
 
 
 def test_what_is_given_wrongly_is_told_in_the_words_of_arguments() -> None:
