@@ -27,9 +27,11 @@ def in_words(error: grpc.RpcError, address: Address, naming: Naming) -> ControlE
     if trouble := tls_trouble(details, address, naming):
         return ControlError(f"the control API at {address} is not trusted, or TLS failed: {trouble}")
     if error.code() in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED):
+        # A proxy whose etcd is away says so, in its own time: whoever has less of it does not hear that.
+        late = error.code() is grpc.StatusCode.DEADLINE_EXCEEDED
+        doubt = " in time: is `greenroom serve` running, and its etcd?" if late else ": is `greenroom serve` running?"
         return ControlError(
-            f"no control API answers at {address}: is `greenroom serve` running? "
-            f"{naming.elsewhere}{maybe_tls(details, address, naming)}",
+            f"no control API answers at {address}{doubt} {naming.elsewhere}{maybe_tls(details, address, naming)}",
             ControlError.UNREACHABLE,
         )
     if error.code() is grpc.StatusCode.UNIMPLEMENTED:

@@ -44,12 +44,18 @@ def test_a_reason_without_advice_is_passed_on_as_it_is() -> None:
     assert str(error) == "a: is missing"
 
 
-@pytest.mark.parametrize("code", [grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED])
-def test_nobody_there_says_where_it_asked_and_how_to_ask_elsewhere(code: grpc.StatusCode) -> None:
+@pytest.mark.parametrize(
+    ("code", "doubt"),
+    [
+        (grpc.StatusCode.UNAVAILABLE, ": is `greenroom serve` running? "),
+        (grpc.StatusCode.DEADLINE_EXCEEDED, " in time: is `greenroom serve` running, and its etcd? "),
+    ],
+)
+def test_nobody_there_says_where_it_asked_and_how_to_ask_elsewhere(code: grpc.StatusCode, doubt: str) -> None:
     error = in_words(Failed(code, "failed to connect to all addresses"), PLACE, OPTIONS)
     assert error.may_pass
     said = str(error)
-    assert said.startswith("no control API answers at 127.0.0.1:2390")
+    assert said.startswith(f"no control API answers at 127.0.0.1:2390{doubt}")
     assert "--control or GREENROOM_CONTROL" in said
 
 
