@@ -200,6 +200,8 @@ def test_a_client_writes_what_is_its_own_and_nothing_that_is_gated(proxy: Proxy)
         proxy.public.put(channel[:-1] + b"2", b"another frontend's", other)
         proxy.public.put(b"v1/config", b"nobody's")
         assert keys(client) == [b"v1/config", channel, worker.card_key]
+        [read] = client.txn([], [get(channel[:-1] + b"2")]).responses
+        assert read.response_range.kvs == [], "no more than a Range shows"
         client.delete(channel)
         client.revoke(lease)
         denied, invalid, unknown = (

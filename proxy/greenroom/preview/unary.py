@@ -10,6 +10,7 @@ from google.protobuf.message import Message
 
 from greenroom.core.own_leases import check_grant, check_revoke
 from greenroom.core.preview import View
+from greenroom.core.preview_answers import without_others
 from greenroom.core.preview_reads import read_answer, read_txn
 from greenroom.errors import UnsupportedCall
 from greenroom.pb.etcd import rpc_pb2
@@ -73,14 +74,16 @@ class UnaryCalls:
         return read_answer(request, self._view, await client.txn(txn, timeout_seconds=seconds))
 
     async def _put(self, data: bytes, client: ClientCalls, seconds: float | None) -> Message:
-        return await client.put(checked_put(parsed(rpc_pb2.PutRequest, data), self._view), timeout_seconds=seconds)
+        request = checked_put(parsed(rpc_pb2.PutRequest, data), self._view)
+        return without_others(await client.put(request, timeout_seconds=seconds), self._view)
 
     async def _delete_range(self, data: bytes, client: ClientCalls, seconds: float | None) -> Message:
         request = checked_delete(parsed(rpc_pb2.DeleteRangeRequest, data), self._view)
-        return await client.delete_range(request, timeout_seconds=seconds)
+        return without_others(await client.delete_range(request, timeout_seconds=seconds), self._view)
 
     async def _txn(self, data: bytes, client: ClientCalls, seconds: float | None) -> Message:
-        return await client.txn(checked_txn(parsed(rpc_pb2.TxnRequest, data), self._view), timeout_seconds=seconds)
+        request = checked_txn(parsed(rpc_pb2.TxnRequest, data), self._view)
+        return without_others(await client.txn(request, timeout_seconds=seconds), self._view)
 
     async def _grant(self, data: bytes, client: ClientCalls, seconds: float | None) -> Message:
         request = parsed(rpc_pb2.LeaseGrantRequest, data)
