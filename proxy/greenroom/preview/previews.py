@@ -31,6 +31,8 @@ from greenroom.store.upstream import Upstream
 STANDING: Final = "standing"
 MAX_PREVIEWS: Final = 100
 """Each is a server with a port of its own. A runner for a fleet has one for each instance that it checks."""
+MAX_OF_INSTANCE: Final = 10
+"""Its runner has one. A runner that is killed again and again leaves one each time, and none of them for the others."""
 AFTERWARDS_SECONDS: Final = 1.0
 """From an instance's release, or its lease's end, to its preview's."""
 
@@ -122,7 +124,7 @@ class Previews:
         self._upstream, self._follower, self._gated_keys = upstream, follower, gated_keys
         self._places, self._clock, self._log, self._told = places, clock, log, told
         self._open: dict[str, _Open] = {}
-        self._opening = 0
+        self._opening: list[NewPreview] = []
         self._time: Callable[[], float] = asyncio.get_running_loop().time
         self._changes: Subscription | None = None
         self._is_stopping = False
@@ -135,20 +137,33 @@ class Previews:
         return self._found(preview_id).preview
 
     async def open(self, wanted: NewPreview) -> Preview:
-        """Listens on a free port. TooManyPreviews where no more may be open, or no port is free."""
-        if self._is_stopping:
-            raise NotReady("the proxy is stopping")
-        if len(self._open) + self._opening >= MAX_PREVIEWS:
-            raise TooManyPreviews(f"{MAX_PREVIEWS} previews are open at this proxy: close one, or ask another proxy")
-        self._opening += 1
+        """Listens on a free port. TooManyPreviews where no more may be open, or no port is free.
+
+        Whoever gives up meanwhile leaves one that is listed and has its end.
+        """
+        # Cut short it could listen already, and nothing would know of it, nor ever close it.
+        return await asyncio.shield(self._open_whole(wanted))
+
+    async def _open_whole(self, wanted: NewPreview) -> Preview:
+        self._check_room(wanted)
+        self._opening.append(wanted)
         try:
             server, address = await self._on_free_port(wanted)
         finally:
-            self._opening -= 1
+            self._opening.remove(wanted)
         now = self._clock()
         expires = now + timedelta(seconds=wanted.ttl_seconds)
         ends = self._time() + wanted.ttl_seconds
         return self._opened(Preview(secrets.token_hex(4), wanted, address, now, expires), server, ends)
+
+    def _check_room(self, wanted: NewPreview) -> None:
+        if self._is_stopping:
+            raise NotReady("the proxy is stopping")
+        others = [*(one.preview.shows for one in self._open.values()), *self._opening]
+        if len(others) >= MAX_PREVIEWS:
+            raise TooManyPreviews(f"{MAX_PREVIEWS} previews are open at this proxy: close one, or ask another proxy")
+        if wanted.instance and sum(other.instance == wanted.instance for other in others) >= MAX_OF_INSTANCE:
+            raise TooManyPreviews(f"{MAX_OF_INSTANCE} previews of {wanted.instance} are open at this proxy: close one")
 
     async def open_standing(self, address: Address, selector: Selector | None) -> Preview:
         """The one that the proxy is started with; StartError where it cannot listen there."""

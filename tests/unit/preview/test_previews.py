@@ -21,7 +21,7 @@ from greenroom.preview.server import PreviewServer
 from greenroom.preview.unary import OwnLeases
 from greenroom.store.follower import Follower
 from tests.support.control_side import EventLog, MovableClock
-from tests.support.mirroring import GATED, ONE, delete_event, fed_follower, held, record_kv, unconnected
+from tests.support.mirroring import GATED, ONE, TWO, delete_event, fed_follower, held, record_kv, unconnected
 from tests.support.ports import free_port
 from tests.support.previews import previews_before
 from tests.support.registering import card_key, held_record
@@ -91,6 +91,39 @@ async def test_no_more_than_so_many_and_none_while_the_proxy_stops(monkeypatch: 
         await one.previews.stop()
         with pytest.raises(NotReady):
             await one.previews.open(ALL_HELD)
+
+
+async def test_no_instance_takes_all_of_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its runner is killed and started again and again, and closes nothing."""
+    monkeypatch.setattr(module, "MAX_OF_INSTANCE", 1)
+    async with side() as one:
+        await one.previews.open(OF_ONE)
+        with pytest.raises(TooManyPreviews, match=f"1 previews of {ONE} are open at this proxy: close one"):
+            await one.previews.open(OF_ONE)
+        await one.previews.open(replace(OF_ONE, instance=TWO))
+        await one.previews.open(ALL_HELD)
+        await one.previews.open(ALL_HELD)
+
+
+async def test_whoever_gives_up_while_one_opens_leaves_none_that_nobody_knows_of(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It listened for as long as the proxy ran, in no list and without an end."""
+    begun, start = asyncio.Event(), PreviewServer.start
+
+    async def slow_start(server: PreviewServer, address: Address) -> None:
+        begun.set()
+        await start(server, address)
+
+    monkeypatch.setattr(PreviewServer, "start", slow_start)
+    async with side() as one:
+        opening = asyncio.ensure_future(one.previews.open(OF_ONE))
+        await begun.wait()
+        opening.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await opening
+        [opened] = await one.log.wait_named("preview.opened")
+        assert one.previews.get(opened["preview"]).expires is not None
 
 
 async def test_without_a_free_port_there_is_none() -> None:
