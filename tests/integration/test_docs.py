@@ -49,6 +49,17 @@ def smoke(proxy: Proxy, worker: Worker) -> str:
     return control_pb2.GateState.Name(state)
 
 
+def test_the_examples_are_typed_as_strictly_as_there_is(tmp_path: Path) -> None:
+    """As in somebody else's project: what the client gives them has its types."""
+    pages = ("python-client.md", "checks.md")
+    for page in pages:
+        (tmp_path / f"{Path(page).stem.replace('-', '_')}.py").write_text(examples(page))
+    command = [sys.executable, "-m", "mypy", "--config-file=", "--strict", "--follow-imports=silent", "."]
+    given = {**environment(), "MYPYPATH": str(DOCS.parent / "proxy")}
+    done = subprocess.run(command, cwd=tmp_path, env=given, capture_output=True, text=True, timeout=RUN_SECONDS)
+    assert done.stdout == f"Success: no issues found in {len(pages)} source files\n"
+
+
 def test_the_example_of_a_check_passes_who_takes_connections(proxy: Proxy) -> None:
     with socket.create_server(("127.0.0.1", 0)) as takes, socket.socket() as refuses:
         refuses.bind(("127.0.0.1", 0))
