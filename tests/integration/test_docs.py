@@ -55,6 +55,7 @@ def test_the_examples_are_typed_as_strictly_as_there_is(tmp_path: Path) -> None:
     for page in pages:
         (tmp_path / f"{Path(page).stem.replace('-', '_')}.py").write_text(examples(page))
     command = [sys.executable, "-m", "mypy", "--config-file=", "--strict", "--follow-imports=silent", "."]
+    command += ["--cache-dir", str(DOCS.parent / ".mypy_cache" / "docs")]
     given = {**environment(), "MYPYPATH": str(DOCS.parent / "proxy")}
     done = subprocess.run(command, cwd=tmp_path, env=given, capture_output=True, text=True, timeout=RUN_SECONDS)
     assert done.stdout == f"Success: no issues found in {len(pages)} source files\n"
