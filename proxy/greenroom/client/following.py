@@ -5,20 +5,16 @@ etcd that is away is waited for; everything else is for the caller.
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from random import uniform
 from time import sleep
 from typing import Any, Protocol, TypeVar
 
+from greenroom.backoff import Backoff
 from greenroom.client.calls import ControlCalls
 from greenroom.errors import ControlError
 from greenroom.pb.control.v1.control_pb2 import WatchInstancesResponse
 
 NewsT = TypeVar("NewsT")
 News_co = TypeVar("News_co", covariant=True)
-FIRST_PAUSE_SECONDS = 0.1
-"""A proxy that was only restarted is back at once."""
-LONGEST_PAUSE_SECONDS = 2.0
-"""How soon, at the latest, one that is back is noticed."""
 
 
 class Listener(Protocol[News_co]):
@@ -32,21 +28,6 @@ class Listener(Protocol[News_co]):
 
     def take(self, response: WatchInstancesResponse) -> Sequence[News_co]:
         """What a response tells."""
-
-
-class Pauses:
-    """How long to wait before asking again: longer each time, and not all callers at the same moment."""
-
-    def __init__(self) -> None:
-        self._seconds = FIRST_PAUSE_SECONDS
-
-    def __next__(self) -> float:
-        seconds, self._seconds = self._seconds, min(2 * self._seconds, LONGEST_PAUSE_SECONDS)
-        return uniform(seconds / 2, seconds)
-
-    def over(self) -> None:
-        """It answered."""
-        self._seconds = FIRST_PAUSE_SECONDS
 
 
 class Trouble:
@@ -86,13 +67,13 @@ def followed(
     calls: ControlCalls, listener: Listener[NewsT], trouble: Trouble, **filters: Any
 ) -> Iterator[Sequence[NewsT]]:
     """What every stream tells, without end."""
-    pauses = Pauses()
+    backoff = Backoff()
     while True:
         try:
             for news in streamed(calls, listener, **filters):
                 trouble.over()
-                pauses.over()
+                backoff.reset()
                 yield news
         except ControlError as error:
             trouble.met(error)
-        sleep(next(pauses))
+        sleep(backoff.next_seconds())

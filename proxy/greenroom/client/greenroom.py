@@ -13,10 +13,11 @@ from time import monotonic, sleep
 from typing import Final, Self, TypeVar
 
 from greenroom.addresses import DEFAULT_CONTROL
+from greenroom.backoff import Backoff
 from greenroom.client.callers import in_the_name_of, myself
 from greenroom.client.calls import ControlCalls
 from greenroom.client.claims import KeptClaim
-from greenroom.client.following import Pauses, Trouble, followed
+from greenroom.client.following import Trouble, followed
 from greenroom.client.naming import ARGUMENTS, Naming
 from greenroom.client.place import VARIABLES, Place, place_from_environment
 from greenroom.client.reading import (
@@ -203,12 +204,12 @@ def _patiently(call: Callable[[], Answer], deadline: float) -> Answer:
 
     The last one has its whole time: cut short it would say nothing of why nobody answers.
     """
-    pauses = Pauses()
+    backoff = Backoff()
     while True:
         try:
             return call()
         except ControlError as error:
-            pause = next(pauses)
+            pause = backoff.next_seconds()
             if not error.may_pass or monotonic() + pause >= deadline:
                 raise
         sleep(pause)

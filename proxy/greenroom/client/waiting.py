@@ -9,8 +9,9 @@ from collections.abc import Generator
 from contextlib import closing
 from time import monotonic, sleep
 
+from greenroom.backoff import Backoff
 from greenroom.client.calls import ControlCalls
-from greenroom.client.following import Pauses, streamed
+from greenroom.client.following import streamed
 from greenroom.client.reading import instance_of, name_of
 from greenroom.client.values import Change, ChangeKind, GateState, Instance, RemovalReason, State
 from greenroom.client.watching import Told
@@ -33,13 +34,13 @@ class Wait:
 
     def result(self) -> Instance:
         """The instance in that state; NoSuchInstanceError, RejectedError, or TimedOutError saying why it is not."""
-        trouble, pauses, told = "", Pauses(), Told()
+        trouble, backoff, told = "", Backoff(), Told()
         while (asked := monotonic()) < self._deadline:
             try:
                 with closing(self._looks(told)) as looks:
                     for found in looks:
                         trouble = ""
-                        pauses.over()
+                        backoff.reset()
                         if found.state is self._until:
                             return found
             except ControlError as error:
@@ -47,7 +48,7 @@ class Wait:
                     raise
                 if monotonic() < self._deadline or monotonic() - asked >= TELLING_SECONDS:
                     trouble = str(error)
-            sleep(min(next(pauses), max(0.0, self._deadline - monotonic())))
+            sleep(min(backoff.next_seconds(), max(0.0, self._deadline - monotonic())))
         raise self._out_of_time(trouble)
 
     def _looks(self, told: Told) -> Generator[Instance, None, None]:

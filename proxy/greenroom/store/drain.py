@@ -7,10 +7,10 @@ cannot be released does not keep the others waiting: he is passed over, and trie
 from collections.abc import Awaitable, Callable, Iterable
 from datetime import datetime, timedelta
 
+from greenroom.backoff import Backoff
 from greenroom.core.fleet import Limits
 from greenroom.core.keyspace import InstanceId
 from greenroom.core.verdicts import Queued, Unchanged
-from greenroom.store.backoff import Backoff
 from greenroom.store.fenced import CarriedOut, Clock
 
 FIRST_RETRY_SECONDS = 0.05

@@ -10,9 +10,9 @@ from typing import Any, NoReturn, Protocol
 
 import grpc
 
+from greenroom.backoff import Backoff
 from greenroom.core.keyspace import prefix_end
 from greenroom.pb.etcd import kv_pb2, rpc_pb2
-from greenroom.store.backoff import Backoff
 from greenroom.store.upstream import Upstream, WatchStream, why
 
 PAGE_KEYS = 100

@@ -13,12 +13,12 @@ from typing import Any
 
 import grpc
 
+from greenroom.backoff import Backoff
 from greenroom.core import txns
 from greenroom.core.compares import never
 from greenroom.core.keyspace import FIRST_CLIENT_KEY, ROOT, TEMPLATES_DIGEST, Key, prefix_end
 from greenroom.errors import StartError
 from greenroom.pb.etcd import kv_pb2, rpc_pb2
-from greenroom.store.backoff import Backoff
 from greenroom.store.own_leases import own_grant
 from greenroom.store.peers import Peer, Peers
 from greenroom.store.upstream import Upstream, why

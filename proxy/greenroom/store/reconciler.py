@@ -14,6 +14,7 @@ from typing import Any
 
 import grpc
 
+from greenroom.backoff import Backoff
 from greenroom.core import verdicts
 from greenroom.core.decide import Release, Wait, decide, lapses_at
 from greenroom.core.fleet import UNLIMITED, Limits
@@ -21,7 +22,6 @@ from greenroom.core.keyspace import InstanceId
 from greenroom.core.record import State
 from greenroom.core.verdicts import KeptInService, Unchanged
 from greenroom.errors import GreenroomError, UnknownInstance
-from greenroom.store.backoff import Backoff
 from greenroom.store.changes import Changes, Subscription
 from greenroom.store.drain import Drain
 from greenroom.store.fenced import DEADLINE_SECONDS, CarriedOut, Clock, carry_out

@@ -12,7 +12,7 @@ from typing import Final, NoReturn
 from grpc import StatusCode
 
 from greenroom import __version__
-from greenroom.store.backoff import Backoff
+from greenroom.backoff import Backoff
 from greenroom.store.call_errors import NeverBegun, deadline_exceeded, error, unavailable
 from greenroom.store.dialling import dial, reason_of
 from greenroom.store.members import Address, address_text

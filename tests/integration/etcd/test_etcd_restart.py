@@ -5,9 +5,9 @@ from collections.abc import Callable
 import grpc
 import pytest
 
+from greenroom.backoff import Backoff
 from greenroom.pb.etcd import rpc_pb2
 from greenroom.store import unary
-from greenroom.store.backoff import Backoff
 from greenroom.store.upstream import Upstream
 from tests.support.client import EtcdClient
 from tests.support.endpoints import Proxy

@@ -4,7 +4,7 @@ import pytest
 
 from greenroom.cli.following import Change, KnownInstances
 from greenroom.client import following
-from greenroom.client.following import LONGEST_PAUSE_SECONDS, Pauses, Trouble, followed, streamed
+from greenroom.client.following import Trouble, followed, streamed
 from greenroom.errors import ControlError
 from tests.support.scripted import Scripted
 from tests.support.shown import shown
@@ -43,23 +43,11 @@ def test_an_outage_is_told_once_and_its_end_too(monkeypatch: pytest.MonkeyPatch)
     assert client.asked == ["", "t1", "t1", "t1", "t2"]
 
 
-def test_pauses_grow_to_a_limit_and_begin_anew_once_it_answered(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(following, "uniform", lambda _, most: most)
-    pauses = Pauses()
-    assert [next(pauses) for _ in range(6)] == [0.1, 0.2, 0.4, 0.8, 1.6, LONGEST_PAUSE_SECONDS]
-    pauses.over()
-    assert next(pauses) == 0.1
-
-
 def test_a_stream_that_told_something_is_asked_for_again_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     slept: list[float] = []
-    monkeypatch.setattr(following, "uniform", lambda _, most: most)
+    monkeypatch.setattr("random.uniform", lambda _, most: most)
     monkeypatch.setattr(following, "sleep", slept.append)
     calls = Scripted([AWAY], [AWAY], [snapshot(shown("a1")), AWAY], [WRONG])
     with pytest.raises(ControlError, match="unknown"):
         list(followed(calls, KnownInstances(), Trouble(lambda _: None)))  # type: ignore[arg-type]
     assert slept == [0.1, 0.2, 0.1]
-
-
-def test_not_all_callers_ask_at_the_same_moment() -> None:
-    assert len({next(Pauses()) for _ in range(20)}) > 1

@@ -1,6 +1,6 @@
 """How long is waited between tries."""
 
-from greenroom.store.backoff import Backoff
+from greenroom.backoff import Backoff
 
 
 def test_each_wait_is_up_to_twice_the_last_and_bounded() -> None:
