@@ -10,7 +10,6 @@ from queue import Queue
 from threading import Thread
 
 import grpc
-import httpx
 import pytest
 
 from greenroom.client import (
@@ -30,7 +29,7 @@ from greenroom.client import (
 )
 from greenroom.client.callers import myself
 from greenroom.processes import can_bind
-from tests.support.callers import TOKENS, access_text, bearer
+from tests.support.callers import TOKENS, access_text
 from tests.support.client import EtcdClient
 from tests.support.endpoints import Proxy, launched_proxy, wipe_beside_proxies
 from tests.support.etcd import Etcd
@@ -109,13 +108,6 @@ def until(changes: "Queue[Change]", instance: str, *kinds: ChangeKind) -> Change
             return change
 
 
-def is_watched(guarded: Proxy) -> bool:
-    """Whether somebody follows the proxy's instances."""
-    url, headers = f"{guarded.greenroom.http_url}/metrics", {"authorization": bearer("grafana")}
-    lines = httpx.get(url, headers=headers, trust_env=False).text.splitlines()
-    return any(line.startswith("greenroom_instance_watchers ") and not line.endswith(" 0.0") for line in lines)
-
-
 def test_a_gate_is_found_claimed_checked_and_reported(guarded: Proxy, client: Greenroom) -> None:
     instance = held(guarded)
     wait_for(lambda: [one.id for one in client.instances(state=State.HELD)] == [instance], describe="it is listed")
@@ -180,10 +172,9 @@ def test_a_watch_begins_anew_where_the_history_is_gone(
 
 def test_a_wait_outlasts_a_restart(guarded: Proxy, client: Greenroom) -> None:
     instance = held(guarded)
+    guarded.greenroom.kill()
     with ThreadPoolExecutor(1) as pool:
         waiting = pool.submit(client.wait, instance, timeout_seconds=WAIT_SECONDS)
-        wait_for(lambda: is_watched(guarded), describe="it watches")
-        guarded.greenroom.kill()
         guarded.greenroom.start()
         assert release(client, instance) is Decision.RELEASED
         assert waiting.result(WAIT_SECONDS).state is State.RELEASED
@@ -213,9 +204,8 @@ def test_a_wait_ends_with_what_it_waited_for_or_says_why_not(guarded: Proxy, cli
     assert client.wait(instance, until=State.REJECTED, timeout_seconds=WAIT_SECONDS).id == instance
     with ThreadPoolExecutor(1) as pool:
         waiting = pool.submit(client.wait, worker.instance, timeout_seconds=WAIT_SECONDS)
-        wait_for(lambda: is_watched(guarded), describe="it watches")
         guarded.public.revoke(worker.lease)
-        with pytest.raises(NoSuchInstanceError, match=r"expired: its lease ended while it was held|no record of"):
+        with pytest.raises(NoSuchInstanceError, match="its lease ended"):
             waiting.result(WAIT_SECONDS)
     with pytest.raises(NoSuchInstanceError, match=r"instances\(\) lists those that there are"):
         client.wait(worker.instance, timeout_seconds=WAIT_SECONDS)

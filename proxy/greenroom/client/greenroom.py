@@ -116,7 +116,9 @@ class Greenroom:
                 raise
 
     def wait(self, instance: str, *, until: State = State.RELEASED, timeout_seconds: float) -> Instance:
-        """The instance, once it is in that state. A proxy that is away is asked again until the time is over.
+        """The instance, once it is in that state, as is noticed 2 s later at the latest.
+
+        A proxy that is away is asked again until the time is over.
 
         TimedOutError says what it still waits for. NoSuchInstanceError at once where it is gone, or was never there;
         RejectedError where its release is waited for and it is rejected.

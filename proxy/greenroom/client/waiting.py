@@ -1,21 +1,17 @@
 """Waiting for one instance to come into a state.
 
 The rule: a proxy or an etcd that is away may come back in time, so nothing but the end of the time, or what the
-instance became, ends the wait. The instance is read from etcd first: a list may be a moment behind, and a moment is
-enough to take one that has just registered for one that is gone.
+instance became, ends the wait. The instance is read from etcd, again and again: a watch begins with all that there are,
+and ten thousand of them cost the proxy seconds for the sake of one.
 """
 
-from collections.abc import Generator
-from contextlib import closing
 from time import monotonic, sleep
 
 from greenroom.backoff import Backoff
 from greenroom.client.calls import ControlCalls
-from greenroom.client.following import streamed
 from greenroom.client.reading import instance_of, name_of
-from greenroom.client.values import Change, ChangeKind, GateState, Instance, RemovalReason, State
-from greenroom.client.watching import Told
-from greenroom.errors import ControlError, NoSuchInstanceError, RejectedError, TimedOutError, UnknownInstance
+from greenroom.client.values import GateState, Instance, State
+from greenroom.errors import ControlError, NoSuchInstanceError, RejectedError, TimedOutError
 
 TELLING_SECONDS = 1.0
 """A call that the end of the time cut shorter than this says nothing about the proxy: what was known before counts."""
@@ -29,20 +25,15 @@ class Wait:
         self._deadline = monotonic() + timeout_seconds
         self._calls = calls.until(self._deadline)
         self._last: Instance | None = None
-        self._is_told = False
-        """Whether a stream has told of it, and so will tell when it goes."""
 
     def result(self) -> Instance:
         """The instance in that state; NoSuchInstanceError, RejectedError, or TimedOutError saying why it is not."""
-        trouble, backoff, told = "", Backoff(), Told()
+        trouble, backoff = "", Backoff()
         while (asked := monotonic()) < self._deadline:
             try:
-                with closing(self._looks(told)) as looks:
-                    for found in looks:
-                        trouble = ""
-                        backoff.reset()
-                        if found.state is self._until:
-                            return found
+                found, trouble = self._read(), ""
+                if found.state is self._until:
+                    return found
             except ControlError as error:
                 if not error.may_pass:
                     raise
@@ -51,33 +42,15 @@ class Wait:
             sleep(min(backoff.next_seconds(), max(0.0, self._deadline - monotonic())))
         raise self._out_of_time(trouble)
 
-    def _looks(self, told: Told) -> Generator[Instance, None, None]:
-        """The instance as often as something is heard; raises where it cannot come into the state any more."""
-        yield self._checked(self._read())
-        for changes in streamed(self._calls, told):
-            mine = [change for change in changes if change.instance.id == self._id]
-            for change in mine:
-                yield self._checked(self._of(change))
-            if not (mine or self._is_told):
-                yield self._checked(self._read())
-
-    def _of(self, change: Change) -> Instance:
-        self._is_told = True
-        if change.kind is not ChangeKind.REMOVED:
-            return change.instance
-        if change.removal_reason is RemovalReason.EXPIRED:
-            state = (self._last or change.instance).state
-            said = f"{self._id} expired: its lease ended while it was {state}"
-            raise NoSuchInstanceError(said, UnknownInstance.reason)
-        return self._read()
-
     def _read(self) -> Instance:
-        return instance_of(self._calls.instance(name_of(self._id)))
-
-    def _checked(self, found: Instance) -> Instance:
-        """The newest that is known: a stream may be behind what was read."""
-        if self._last is None or found.record_revision >= self._last.record_revision:
-            self._last = found
+        """As it is now; raises where it cannot come into the state any more."""
+        try:
+            self._last = instance_of(self._calls.instance(name_of(self._id)))
+        except NoSuchInstanceError as error:
+            if self._last is None:
+                raise
+            said = f"{self._id} expired: its lease ended while it was {self._last.state}"
+            raise NoSuchInstanceError(said, error.reason) from error
         if self._until is State.RELEASED and self._last.state is State.REJECTED:
             raise RejectedError(f"{self._id} is rejected: {_why_rejected(self._last)}", RejectedError.REJECTED)
         return self._last
