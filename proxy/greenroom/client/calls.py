@@ -217,13 +217,17 @@ class ControlCalls:
     def _in_words(self) -> Iterator[None]:
         try:
             yield
-        except grpc.RpcError as error:
-            raise in_words(error, self.address, self.naming) from error
-        except ValueError as error:
-            # What gRPC says of a call on a closed channel.
-            if not self.is_closed:
+        except (grpc.RpcError, ValueError) as error:
+            if self.is_closed and _is_cut_off(error):
+                raise ControlError(f"the client of {self.address} is closed") from error
+            if isinstance(error, ValueError):
                 raise
-            raise ControlError(f"the client of {self.address} is closed") from error
+            raise in_words(error, self.address, self.naming) from error
+
+
+def _is_cut_off(error: grpc.RpcError | ValueError) -> bool:
+    """Whether it is what gRPC says of a call on a closed channel, or of one that was under way when that was closed."""
+    return isinstance(error, ValueError) or error.code() is grpc.StatusCode.CANCELLED
 
 
 def _channel(target: str, credentials: grpc.ChannelCredentials | None) -> grpc.Channel:

@@ -84,7 +84,10 @@ class Greenroom:
         return f"Greenroom({self._calls.address})"
 
     def close(self) -> None:
-        """Ends what other threads do with it: a watch just ends, a call is a ControlError."""
+        """Ends what other threads do with it: a watch just ends, a call is a ControlError.
+
+        A claim or a preview in whose block they are is not given back any more, and ends with its time.
+        """
         self._calls.close()
 
     def instances(

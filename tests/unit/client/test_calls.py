@@ -1,5 +1,6 @@
 """The calls of the control API: what goes with each, and when they end."""
 
+import grpc
 import pytest
 
 from greenroom.addresses import Address
@@ -7,6 +8,7 @@ from greenroom.client.calls import CALL_SECONDS, CHANNEL_OPTIONS, ControlCalls
 from greenroom.client.naming import ARGUMENTS
 from greenroom.client.place import VARIABLES, Place
 from greenroom.errors import ControlError, SettingsError
+from tests.support.failed_calls import Failed
 
 PLACE = Address("127.0.0.1", 2390)
 
@@ -58,3 +60,13 @@ def test_a_call_on_a_closed_connection_is_an_error_like_any_other() -> None:
     assert bounded.is_closed
     with pytest.raises(ControlError, match=r"^the client of 127\.0\.0\.1:2390 is closed$"):
         bounded.instance("instances/a1")
+
+
+def test_so_is_one_that_was_under_way_and_what_was_answered_before_is_told_as_it_is() -> None:
+    """It was told as a failure of the control API."""
+    with ControlCalls(PLACE) as calls:
+        pass
+    with pytest.raises(ControlError, match=r"^the client of 127\.0\.0\.1:2390 is closed$"), calls._in_words():
+        raise Failed(grpc.StatusCode.CANCELLED, "Channel closed!")
+    with pytest.raises(ControlError, match=r"^attempt 1 is stale"), calls._in_words():
+        raise Failed(grpc.StatusCode.FAILED_PRECONDITION, "attempt 1 is stale", "STALE_ATTEMPT")
