@@ -1,16 +1,18 @@
-"""Which instance is meant: any part of its id that no other has, its address, or its model.
+"""Which instance is meant: any part of its id that no other has, its address, or its model. Of other things, the id.
 
 Lease ids of one etcd begin alike and differ at the end, so nobody types them in full. The rule: an empty text names
 nobody. It is in every id, and comes from a script's variable that is not set.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 from greenroom.cli.words import state_word
 from greenroom.errors import ControlError, NoSuchInstanceError, SettingsError
 from greenroom.pb.control.v1.control_pb2 import Instance
 
+ThingT = TypeVar("ThingT")
 MAX_LISTED = 8
 """More candidates than this help nobody."""
 
@@ -70,6 +72,27 @@ def choose(instances: Sequence[Instance], wanted: Wanted) -> Instance:
         if instances
         else f"no instance has {asked}; there are none"
     )
+
+
+def id_part(text: str) -> str:
+    """The id, or the part of one, in a text that may be a resource name; SettingsError where it is empty."""
+    part = text.strip().rpartition("/")[2]
+    not_empty("ID", text, part)
+    return part
+
+
+def by_id(
+    kind: str, things: Sequence[ThingT], text: str, id_of: Callable[[ThingT], str], about: Callable[[ThingT], str]
+) -> ThingT:
+    """The one whose id is or contains what `text` says; ControlError lists what there is where none or several do."""
+    part = id_part(text)
+    found = [one for one in things if id_of(one) == part] or [one for one in things if part in id_of(one)]
+    if len(found) == 1:
+        return found[0]
+    told = ", ".join(f"{id_of(one)} ({about(one)})" for one in (found or things)) or "none"
+    if found:
+        raise ControlError(f"{kind} {text!r} is ambiguous: {told}")
+    raise ControlError(f"no {kind} {text!r}; there are: {told}")
 
 
 def _bare(text: str) -> str:

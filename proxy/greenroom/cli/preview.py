@@ -9,7 +9,7 @@ import typer
 from google.protobuf.duration_pb2 import Duration
 
 from greenroom.addresses import DEFAULT_CONTROL
-from greenroom.cli.choose import Wanted, choose, not_empty
+from greenroom.cli.choose import Wanted, by_id, choose, id_part, not_empty
 from greenroom.cli.layout import table
 from greenroom.cli.options import (
     ByAddress,
@@ -27,7 +27,7 @@ from greenroom.cli.options import (
 )
 from greenroom.cli.rollout_holds import Actor, parse_selector
 from greenroom.cli.words import as_json, clock_time, selector_words, since, until
-from greenroom.errors import ControlError, SettingsError
+from greenroom.errors import SettingsError
 from greenroom.pb.control.v1.control_pb2 import Preview
 
 HEADINGS = ("ID", "SHOWS", "ADDRESS", "WHO", "AGE", "ENDS")
@@ -105,7 +105,7 @@ def list_(
 @app.command()
 def close(preview: PreviewId, control: Control = DEFAULT_CONTROL, token_file: TokenFile = None) -> None:
     """Ends its clients' streams, and frees its port."""
-    not_empty("ID", preview, _bare(preview))
+    id_part(preview)  # An empty one is told before anybody is asked.
     with connect(control, token_file) as client:
         closed = client.close_preview(find(client.previews(), preview).name)
     say(f"closed preview {preview_id(closed)} ({shows(closed)}, {closed.address})")
@@ -118,14 +118,7 @@ def render(previews: Sequence[Preview], now: datetime) -> list[str]:
 
 def find(previews: Sequence[Preview], text: str) -> Preview:
     """The one whose id is or contains `text`; ControlError where there is none, or several."""
-    part = _bare(text)
-    found = [one for one in previews if preview_id(one) == part] or [one for one in previews if part in preview_id(one)]
-    if len(found) == 1:
-        return found[0]
-    listed = ", ".join(f"{preview_id(one)} ({shows(one)})" for one in (found or previews)) or "none"
-    if found:
-        raise ControlError(f"preview {text!r} is ambiguous: {listed}")
-    raise ControlError(f"no preview {text!r} is open at this proxy; there are: {listed}", "UNKNOWN_PREVIEW")
+    return by_id("preview", previews, text, preview_id, shows)
 
 
 def preview_id(preview: Preview) -> str:
@@ -138,10 +131,6 @@ def shows(preview: Preview) -> str:
     if not preview.instance:
         return f"what is held of {selector_words(preview.selector)}"
     return f"{preview.instance.removeprefix('instances/')}{' alone' if preview.only else ''}"
-
-
-def _bare(text: str) -> str:
-    return text.strip().removeprefix("previews/")
 
 
 def _row(preview: Preview, now: datetime) -> tuple[str, ...]:

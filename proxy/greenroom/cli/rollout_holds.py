@@ -9,7 +9,7 @@ import typer
 from google.protobuf.duration_pb2 import Duration
 
 from greenroom.addresses import DEFAULT_CONTROL
-from greenroom.cli.choose import listed, not_empty
+from greenroom.cli.choose import by_id, id_part, listed
 from greenroom.cli.client import ControlClient
 from greenroom.cli.layout import shortened, table
 from greenroom.cli.options import (
@@ -104,7 +104,7 @@ def list_(
 @app.command()
 def lift(hold: HoldId, control: Control = DEFAULT_CONTROL, token_file: TokenFile = None) -> None:
     """Lets releases go on; what became ready meanwhile is released at once."""
-    not_empty("ID", hold, _bare(hold))
+    id_part(hold)  # An empty one is told before anybody is asked.
     with connect(control, token_file) as client:
         lifted = client.lift_rollout_hold(choose(client.rollout_holds(), hold).name)
     say(f"lifted rollout hold {hold_id(lifted)} ({shortened(lifted.reason, MAX_REASON_CHARACTERS)}, by {lifted.actor})")
@@ -127,19 +127,7 @@ def render(holds: Sequence[RolloutHold], now: datetime) -> list[str]:
 
 def choose(holds: Sequence[RolloutHold], text: str) -> RolloutHold:
     """The one whose id is or contains `text`; ControlError where there is none, or several, SettingsError for ""."""
-    part = _bare(text)
-    not_empty("ID", text, part)
-    found = [hold for hold in holds if hold_id(hold) == part] or [hold for hold in holds if part in hold_id(hold)]
-    if len(found) == 1:
-        return found[0]
-    listed = ", ".join(f"{hold_id(hold)} ({hold.reason})" for hold in (found or holds)) or "none"
-    if found:
-        raise ControlError(f"rollout hold {text!r} is ambiguous: {listed}")
-    raise ControlError(f"no rollout hold {text!r}; there are: {listed}", "UNKNOWN_ROLLOUT_HOLD")
-
-
-def _bare(text: str) -> str:
-    return text.strip().removeprefix("rolloutHolds/")
+    return by_id("rollout hold", holds, text, hold_id, lambda hold: hold.reason)
 
 
 def parse_selector(text: str) -> Selector:

@@ -33,7 +33,7 @@ def test_one_is_found_by_any_part_of_its_id() -> None:
     assert find([ALONE, preview("abc10")], "previews/abc1") is ALONE
     with pytest.raises(ControlError, match=r"'abc' is ambiguous: abc1 \(a1 alone\), abc10"):
         find([ALONE, preview("abc10")], "abc")
-    with pytest.raises(ControlError, match="no preview 'x' is open at this proxy; there are: none"):
+    with pytest.raises(ControlError, match="no preview 'x'; there are: none"):
         find([], "x")
 
 
