@@ -84,6 +84,8 @@ class View:
         own = [template for template in self._templates if key.startswith(template.prefix)]
         if not own:
             return None
+        if str(self.instance).encode() not in key:
+            return False  # Most are another's: taking ten thousand apart would hold up everybody's keepalives.
         matched = (template.match(Key(key)) for template in own)
         return any(gated is not None and gated.instance == self.instance for gated in matched)
 

@@ -39,15 +39,13 @@ def read_txn(request: rpc_pb2.RangeRequest, view: View) -> rpc_pb2.TxnRequest | 
 
 
 def read_answer(request: rpc_pb2.RangeRequest, view: View, answer: rpc_pb2.TxnResponse) -> rpc_pb2.RangeResponse:
-    """The answer to the client's Range. The header is the Txn's own, which has the revision."""
-    public, *others = (response.response_range for response in answer.responses)
+    """The answer to the client's Range, made of etcd's. The header is the Txn's own, which has the revision."""
+    found, *others = (response.response_range for response in answer.responses)
     matching = view.matching(others[1].kvs) if len(others) > 1 else NO_INSTANCES
-    shown = {kv.key: kv for kv in public.kvs if view.shows_public(kv)}
+    shown = {kv.key: kv for kv in found.kvs if view.shows_public(kv)}
     if others:
         shown.update((kv.key, kv) for kv in _held(request, view, others[0], matching))
     kvs = [shown[key] for key in sorted(shown)]
-    found = rpc_pb2.RangeResponse()
-    found.CopyFrom(public)
     found.header.CopyFrom(answer.header)
     del found.kvs[:]
     found.count, found.more = len(kvs), False
