@@ -97,6 +97,7 @@ async def run(settings: Settings) -> None:
     configure_logs(settings.log_level, settings.log_format)
     allow_many_open_files()
     places = places_of(settings)
+    settings.preview_places.check()
     tls.warn_of_open_keys()
     with stopped_by_signals(log) as stopping:
         try:

@@ -63,6 +63,10 @@ def one_line(done: "subprocess.CompletedProcess[str]", code: int) -> str:
         (("--upstream", ETCD, *GATE, "--listen", "127.0.0.1:x"), "--listen '127.0.0.1:x': 'x' is no port"),
         (("--upstream", ETCD, *GATE, "--control-listen", "0.0.0.0:2390"), "--control-listen '0.0.0.0:2390': reaches"),
         (("--upstream", ETCD, *GATE, "--http-listen", "0.0.0.0:2391"), "--http-listen '0.0.0.0:2391': reaches"),
+        (
+            ("--upstream", ETCD, *GATE, "--preview-host", "192.0.2.1", "--insecure-preview"),
+            "--preview-host '192.0.2.1': is no address of this machine",
+        ),
         (("--upstream", ETCD, "--gate", "smoke=900"), "--gate 'smoke=900': '900' is no duration: add a unit"),
         (("--upstream", ETCD, *GATE, "--policy", "p.yaml"), "--policy 'p.yaml': has the gates"),
         (("--upstream", ETCD, "--policy", "/nowhere/p.yaml"), "--policy '/nowhere/p.yaml': cannot be read: No such"),

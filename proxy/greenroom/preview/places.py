@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from greenroom.addresses import Address
+from greenroom.errors import SettingsError
 from greenroom.processes import PORTS, can_bind
 
 ATTEMPTS = 100
@@ -20,6 +21,11 @@ class PreviewPlaces:
     host: str = "127.0.0.1"
     advertised: str | None = None
     ports: Sequence[int] | None = None
+
+    def check(self) -> None:
+        """SettingsError where the host is not this machine's: later it would look as if no port of it were free."""
+        if not can_bind(self.host, 0):
+            raise SettingsError(f"--preview-host '{self.host}': is no address of this machine")
 
     def candidates(self) -> Iterator[Address]:
         """Addresses that nothing listens on at the moment, to be tried one after the other."""
