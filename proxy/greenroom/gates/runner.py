@@ -53,8 +53,12 @@ class Runner:
             await self._until_changed(self._carry_out(self.clock()))
 
     def told(self, instance: Instance) -> None:
-        """Something about an instance is known that the stream may not have told yet; that it is gone, it may have."""
-        if self.plan.instance(instance.id) is not None:
+        """Something about an instance is known that the stream may not have told yet; that it is gone, it may have.
+
+        Of the same record what the stream told counts: an answer may be from before the verdict's claim was seen to end.
+        """
+        known = self.plan.instance(instance.id)
+        if known is not None and known.record_revision < instance.record_revision:
             self.plan.told(instance)
             self._changed.set()
 

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -84,6 +85,15 @@ async def story(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Story]:
         await running
 
 
+def inconclusive() -> pb.Instance:
+    return shown(gates={"smoke": "INCONCLUSIVE"})
+
+
+def at_revision(instance: pb.Instance, revision: int) -> pb.Instance:
+    instance.record_revision = revision
+    return instance
+
+
 async def test_what_the_stream_tells_is_run_and_told_again_of(monkeypatch: pytest.MonkeyPatch) -> None:
     async with story(monkeypatch) as told:
         told.tell(snapshot(shown()))
@@ -111,6 +121,18 @@ async def test_what_is_told_beside_the_stream_counts_at_once(monkeypatch: pytest
         passed.record_revision = 100
         told.runner.told(passed)
         await told.runs.cancelled.wait()
+
+
+async def test_of_the_same_record_what_the_stream_told_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A verdict's answer that was on its way while the stream told that the claim has ended: nothing would run so long."""
+    async with story(monkeypatch) as told:
+        told.tell(snapshot(at_revision(inconclusive(), 7)))
+        await told.runs.started.get()
+        late = at_revision(inconclusive(), 7)
+        late.gates[0].claim.expire_time.FromDatetime(NOW + timedelta(hours=1))
+        told.runner.told(late)
+        told.runs.endings.put_nowait(Ending.DECIDED)
+        await told.runs.started.get()
 
 
 async def test_a_stream_that_breaks_is_resumed_and_runs_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
