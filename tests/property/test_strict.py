@@ -197,7 +197,7 @@ def odd_bytes(draw: st.DrawFn, message: type[Message]) -> bytes:
     return data
 
 
-@settings(max_examples=200)
+@settings(max_examples=400)
 @given(st.sampled_from(MESSAGES).flatmap(lambda message: st.tuples(st.just(message), odd_bytes(message))))
 def test_bytes_that_are_ok_mean_the_same_to_both_parsers(case: tuple[type[Message], bytes]) -> None:
     message, data = case
