@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Final, Protocol
 
 from greenroom.errors import ControlError
+from greenroom.gates.given_back import given_back
 from greenroom.gates.plan import Job
 from greenroom.pb.control.v1.control_pb2 import Claim
 
@@ -46,21 +47,22 @@ class Held:
 @asynccontextmanager
 async def claimed(claims: Claims, job: Job, ttl_seconds: float, *, clock: Callable[[], float]) -> AsyncIterator[Held]:
     """The attempt is ours in the block. ControlError where it cannot be had; ClaimLost in the block's place."""
-    asked = clock()
-    claim = await claims.claim(job, ttl_seconds)
-    held = Held()
-    try:
-        async with asyncio.TaskGroup() as group:
-            keeping = group.create_task(_keep(claims, claim, ttl_seconds, asked, clock))
-            yield held
-            keeping.cancel()
-    except BaseExceptionGroup as several:
-        first = several.exceptions[0]
-        held.is_over = held.is_over or isinstance(first, ClaimLost)
-        raise first from None
-    finally:
+    held, asked = Held(), clock()
+
+    async def give_back(claim: Claim) -> None:
         if not held.is_over:
             await _give_back(claims, claim)
+
+    async with given_back(claims.claim(job, ttl_seconds), give_back, RELEASE_SECONDS) as claim:
+        try:
+            async with asyncio.TaskGroup() as group:
+                keeping = group.create_task(_keep(claims, claim, ttl_seconds, asked, clock))
+                yield held
+                keeping.cancel()
+        except BaseExceptionGroup as several:
+            first = several.exceptions[0]
+            held.is_over = held.is_over or isinstance(first, ClaimLost)
+            raise first from None
 
 
 async def _keep(claims: Claims, claim: Claim, ttl_seconds: float, asked: float, clock: Callable[[], float]) -> None:

@@ -9,18 +9,18 @@ import json
 import os
 import sys
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager, suppress
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
 from greenroom.addresses import Address
 from greenroom.errors import ControlError, UnknownPreview
+from greenroom.gates.given_back import given_back
 from greenroom.gates.guarded import Run, guarded
 from greenroom.gates.http_call import CallFailed, get
 from greenroom.gates.result import with_last_words
 from greenroom.gates.url_place import UrlPlace
 from greenroom.pb.control.v1.control_pb2 import Preview
-from greenroom.processes import free_port
 
 PORT, ENDPOINTS = "{port}", "{etcd_endpoints}"
 DEFAULT_COMMAND: Final = ("python", "-m", "dynamo.frontend", "--http-host", "127.0.0.1", "--http-port", PORT)
@@ -70,7 +70,7 @@ class Frontend:
     settings: FrontendSettings
     previews: Previews
     log: Any
-    port: int = field(default_factory=free_port)
+    port: int
     _run: Run | None = None
     _over: "asyncio.Future[str]" = field(default_factory=lambda: asyncio.get_running_loop().create_future())
 
@@ -135,17 +135,16 @@ class Frontend:
         except (CallFailed, TimeoutError):
             return False
 
-    @asynccontextmanager
-    async def _previewed(self) -> AsyncIterator[Preview]:
-        preview = await self.previews.open_preview(self.instance, self.settings.preview_seconds)
-        try:
-            yield preview
-        finally:
-            with suppress(ControlError, TimeoutError):
-                async with asyncio.timeout(CLOSE_SECONDS):
-                    await self.previews.close_preview(preview.name)
+    def _previewed(self) -> AbstractAsyncContextManager[Preview]:
+        opening = self.previews.open_preview(self.instance, self.settings.preview_seconds)
+        return given_back(opening, self._close, CLOSE_SECONDS)
 
-    def _started(self, preview: Preview) -> Any:
+    async def _close(self, preview: Preview) -> None:
+        with suppress(ControlError, TimeoutError):
+            async with asyncio.timeout(CLOSE_SECONDS):
+                await self.previews.close_preview(preview.name)
+
+    def _started(self, preview: Preview) -> AbstractAsyncContextManager[Run]:
         endpoints = f"http://{preview.address}"
         told = {"ETCD_ENDPOINTS": endpoints, "DYN_DISCOVERY_BACKEND": "etcd"}
         command = [word.replace(PORT, str(self.port)).replace(ENDPOINTS, endpoints) for word in self.settings.command]

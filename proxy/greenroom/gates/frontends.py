@@ -17,6 +17,7 @@ from greenroom.gates.instance_environment import model_of
 from greenroom.gates.plan import waits_for_a_person
 from greenroom.pb.control.v1 import control_pb2
 from greenroom.pb.control.v1.control_pb2 import Instance
+from greenroom.processes import free_port
 
 
 class Fate(Enum):
@@ -80,9 +81,14 @@ class Frontends:
     def _of(self, instance_id: str) -> Frontend:
         found = self._open.get(instance_id)
         if found is None or found.frontend.is_over:
-            frontend = Frontend(instance_id, self.settings, self.previews, self.log)
+            frontend = Frontend(instance_id, self.settings, self.previews, self.log, self._port())
             found = self._open[instance_id] = _Open(frontend, self.spawn(frontend.run()))
         return found.frontend
+
+    def _port(self) -> int:
+        """Of no other one, which may take seconds until it listens: checks of two instances would ask the same."""
+        taken = {one.frontend.port for one in self._open.values()}
+        return next(port for port in iter(free_port, None) if port not in taken)
 
     def _kept(self, frontend: Frontend, now: datetime) -> datetime:
         seconds = self.settings.keep_failed_seconds

@@ -10,14 +10,15 @@ import os
 import secrets
 import socket
 import sys
-from collections.abc import AsyncIterator, Coroutine, Mapping, Sequence
-from contextlib import asynccontextmanager, suppress
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from greenroom.core.record import MAX_REASON_BYTES, bounded_reason
 from greenroom.gates import guard
+from greenroom.gates.given_back import given_back
 from greenroom.gates.leftovers import MARK, end_marked
 
 READ_BYTES: Final = 65536
@@ -106,46 +107,19 @@ class Run:
             del self._tail[:-MAX_REASON_BYTES]
 
 
-@asynccontextmanager
-async def guarded(
+def guarded(
     command: Sequence[str],
     environment: Mapping[str, str],
     *,
     folder: Path | None = None,
     stdout: int = asyncio.subprocess.DEVNULL,
-) -> AsyncIterator[Run]:
+) -> AbstractAsyncContextManager[Run]:
     """Starts a command with just this environment; leaving the block ends it and all that it started.
 
     Its standard input is empty; its output goes nowhere, or to the descriptor `stdout`.
     """
-    starting = asyncio.ensure_future(_start(command, environment, folder, stdout))
-    try:
-        run = await asyncio.shield(starting)
-    except asyncio.CancelledError:
-        # asyncio would kill the guard, and so let go of what that had started already.
-        await _to_its_end(_stopped(starting))
-        raise
-    try:
-        yield run
-    finally:
-        await _to_its_end(run.stop())
-
-
-async def _stopped(starting: "asyncio.Future[Run]") -> None:
-    await (await starting).stop()
-
-
-async def _to_its_end(step: Coroutine[None, None, None]) -> None:
-    """Awaits a step, and obeys a cancellation that comes meanwhile only when that is over."""
-    task, cancelled = asyncio.ensure_future(step), False
-    while not task.done():
-        try:
-            await asyncio.shield(task)
-        except asyncio.CancelledError:
-            cancelled = True
-    task.result()
-    if cancelled:
-        raise asyncio.CancelledError
+    # A start that is cancelled is waited for: asyncio would kill the guard, and so let go of what that had started.
+    return given_back(_start(command, environment, folder, stdout), Run.stop)
 
 
 async def _start(command: Sequence[str], environment: Mapping[str, str], folder: Path | None, stdout: int) -> Run:

@@ -55,7 +55,7 @@ class Runner:
     def told(self, instance: Instance) -> None:
         """Something about an instance is known that the stream may not have told yet; that it is gone, it may have.
 
-        Of the same record what the stream told counts: an answer may be from before the verdict's claim was seen to end.
+        Of the same record what the stream told counts: an answer may still show the claim that the verdict ended.
         """
         known = self.plan.instance(instance.id)
         if known is not None and known.record_revision < instance.record_revision:

@@ -109,3 +109,28 @@ async def test_a_cancellation_from_outside_stays_one() -> None:
     with pytest.raises(asyncio.CancelledError):
         await task
     assert claims.calls == ["claim", "release"]
+
+
+class SlowAnswer(ScriptedClaims):
+    """Claims are there before their answer is."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.may_answer = asyncio.Event()
+
+    async def claim(self, job: Job, ttl_seconds: float) -> Claim:
+        claim = await super().claim(job, ttl_seconds)
+        await self.may_answer.wait()
+        return claim
+
+
+async def test_one_whose_answer_nobody_waits_for_any_more_is_given_back() -> None:
+    claims = SlowAnswer()
+    task = asyncio.ensure_future(held(claims, 60).__aenter__())
+    await reached(claims.calls, "claim")
+    task.cancel()
+    await asyncio.sleep(0)
+    claims.may_answer.set()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert claims.calls == ["claim", "release"]

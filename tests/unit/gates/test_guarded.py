@@ -1,34 +1,23 @@
-"""How a step is brought to its end whoever is in a hurry. Processes: tests/integration/test_guarded.py."""
+"""What is kept of a command's standard error. Processes: tests/integration/test_guarded.py."""
 
 import asyncio
+import socket
+from typing import Any
 
 import pytest
 
-from greenroom.gates.guarded import _to_its_end
+from greenroom.gates.guarded import Run, _Errors
 
 
-async def test_a_cancellation_is_obeyed_once_the_step_is_over() -> None:
-    may_end, ended = asyncio.Event(), list[bool]()
-
-    async def step() -> None:
-        await may_end.wait()
-        ended.append(True)
-
-    task = asyncio.ensure_future(_to_its_end(step()))
-    for _ in range(2):  # Whoever is in a hurry asks twice, and gets no other answer.
-        await asyncio.sleep(0)
-        task.cancel()
-    await asyncio.sleep(0)
-    assert not task.done()
-    may_end.set()
-    with pytest.raises(asyncio.CancelledError):
-        await task
-    assert ended == [True]
-
-
-async def test_an_error_of_the_step_comes_out() -> None:
-    async def step() -> None:
-        raise OSError("of the step")
-
-    with pytest.raises(OSError, match="of the step"):
-        await _to_its_end(step())
+@pytest.mark.parametrize(
+    ("said", "kept"), [(b"x" * 5000 + b" end\n", "x" * 2043 + " end"), (b"\xc3\xa4" * 2000 + b"z", "ä" * 1023 + "z")]
+)
+async def test_the_end_is_kept_in_whole_characters(said: bytes, kept: str) -> None:
+    nothing: Any = None
+    reader = asyncio.StreamReader()
+    with socket.socket() as starter:
+        run = Run(nothing, starter, _Errors(reader, nothing), "")
+        reader.feed_data(said)
+        reader.feed_eof()
+        await run._reading
+        assert run.stderr == kept

@@ -124,7 +124,7 @@ async def test_what_is_told_beside_the_stream_counts_at_once(monkeypatch: pytest
 
 
 async def test_of_the_same_record_what_the_stream_told_counts(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A verdict's answer that was on its way while the stream told that the claim has ended: nothing would run so long."""
+    """A verdict's answer was on its way while the stream told that the claim has ended, and still shows it."""
     async with story(monkeypatch) as told:
         told.tell(snapshot(at_revision(inconclusive(), 7)))
         await told.runs.started.get()
