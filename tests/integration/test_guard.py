@@ -1,10 +1,11 @@
 """The guard, as a process of its own: whatever a command starts is gone when the guard is, whoever was killed."""
 
+import os
 import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -17,12 +18,14 @@ SECONDS = 20
 
 
 @contextmanager
-def started(*command: str) -> Iterator[tuple[subprocess.Popen[bytes], socket.socket]]:
+def started(
+    *command: str, program: Sequence[str] = (guard.__file__,)
+) -> Iterator[tuple[subprocess.Popen[bytes], socket.socket]]:
     """A guard with its command, and the starter's end of its socket."""
     ours, guards = socket.socketpair()
     with guards:
         process = subprocess.Popen(
-            [sys.executable, "-IS", guard.__file__, str(guards.fileno()), *command],
+            [sys.executable, "-IS", *program, str(guards.fileno()), *command],
             pass_fds=(guards.fileno(),),
             stderr=subprocess.PIPE,
             start_new_session=True,
@@ -139,3 +142,15 @@ def test_it_needs_nothing_but_itself() -> None:
     program = f"import runpy, sys; runpy.run_path({guard.__file__!r}); print(*sys.modules)"
     loaded = subprocess.run([sys.executable, "-IS", "-c", program], capture_output=True, text=True, check=True).stdout
     assert not {"asyncio", "socket", "subprocess", "logging", "grpc", "greenroom"} & set(loaded.split())
+
+
+def test_what_it_cannot_end_is_told_of() -> None:
+    """A process that hangs in the kernel, say, and its graphics card with it: whoever comes next should know."""
+    hurried = f"import runpy, sys; it = runpy.run_path({guard.__file__!r}); main = it['main']; "
+    hurried += "main.__globals__['GIVE_UP_SECONDS'] = 0; sys.exit(main(sys.argv[1:]))"
+    with started("sh", "-c", "sleep 600 2>/dev/null & echo $! >&2; exit 3", program=("-c", hurried)) as (process, _):
+        assert process.wait(SECONDS) == 3
+        assert process.stderr is not None
+        left, told = process.stderr.readline(), process.stderr.readline()
+    os.kill(int(left), signal.SIGKILL)
+    assert told == b"processes that SIGKILL did not end within 0 s, and that are left: " + left

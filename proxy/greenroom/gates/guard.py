@@ -9,7 +9,8 @@ nothing is left. It hangs on its starter by a socket, whose end says that the st
 
 The rule: standard library only, and little of it: it must be there within some tens of milliseconds. It exits with the
 command's code, or with 128 and the number of the signal that ended it. A command that cannot be started is told of in
-words on the socket and on standard error, and the code is that of shells: 127 not found, 126 cannot be run.
+words on the socket and on standard error, and the code is that of shells: 127 not found, 126 cannot be run. What does
+not end is told of on standard output, where the starter's log is, and on standard error, whose end is the reason.
 
 On the socket the starter says `TERMINATE`, which passes SIGTERM on to the command's group; it closes its end to have
 everything killed, and so does its death. SIGTERM, SIGINT, SIGHUP and SIGQUIT do the same as closing it.
@@ -95,6 +96,9 @@ def _swept(command: int, signals: int, code: int | None) -> int:
             break
         if poll.poll(LOOK_SECONDS * 1000):
             os.read(signals, 4096)
+    else:
+        left = ", ".join(str(child) for child, _ in _children())
+        _say(f"processes that SIGKILL did not end within {GIVE_UP_SECONDS:g} s, and that are left: {left}\n", 1, 2)
     return KILLED_BY + signal.SIGKILL if code is None else code
 
 
@@ -225,13 +229,17 @@ def _in_words(program: str, number: int) -> CannotStart:
 
 
 def _complained(starter: int, error: CannotStart) -> int:
-    words = str(error).encode("utf-8", "replace")
-    for descriptor, said in ((starter, words), (2, words + b"\n")):
+    _say(str(error), starter)
+    _say(f"{error}\n", 2)
+    return error.code
+
+
+def _say(words: str, *descriptors: int) -> None:
+    for descriptor in descriptors:
         try:
-            os.write(descriptor, said)
+            os.write(descriptor, words.encode("utf-8", "replace"))
         except OSError:
             continue  # Nobody listens there any more.
-    return error.code
 
 
 def _woken_by_signals() -> int:
