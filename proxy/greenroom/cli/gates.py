@@ -75,13 +75,13 @@ def run(
         typer.Option("--local-address", metavar="HOST", help="This host's address, for --local; repeatable."),
     ] = None,
     frontend: Annotated[
-        str,
+        str | None,
         typer.Option(
             FRONTEND,
             metavar="['COMMAND {port} {etcd_endpoints}']",
             help=f"Check through a frontend that sees the one instance only. Without a command: {DYNAMO}",
         ),
-    ] = "",
+    ] = None,
     frontend_start: Annotated[
         str, typer.Option("--frontend-start", metavar="DURATION", help="How long it may take to list the model.")
     ] = "5m",
@@ -135,14 +135,14 @@ def run(
         selector=Selector(**_globs(selector)),
         local=local,
         local_addresses=tuple(local_address or ()),
-        frontend=FrontendSettings(
+        frontend=None
+        if frontend is None
+        else FrontendSettings(
             command=_command(frontend),
             start_seconds=start_seconds,
             keep_failed_seconds=keep_seconds,
             preview_seconds=min(LARGEST_PREVIEW_SECONDS, longest + start_seconds + keep_seconds),
-        )
-        if frontend
-        else None,
+        ),
         listen=_address(listen),
         name=runner or f"{socket.gethostname()}:{os.getpid()}",
         is_named=bool(runner),
@@ -160,8 +160,6 @@ def _globs(text: str) -> dict[str, str]:
 
 
 def _command(text: str) -> tuple[str, ...]:
-    if not text:
-        return ()
     try:
         words = tuple(shlex.split(text))
     except ValueError as error:

@@ -23,7 +23,6 @@ from greenroom.gates.url_place import UrlPlace
 from greenroom.pb.control.v1.control_pb2 import Preview
 
 PORT, ENDPOINTS = "{port}", "{etcd_endpoints}"
-DEFAULT_COMMAND: Final = ("python", "-m", "dynamo.frontend", "--http-host", "127.0.0.1", "--http-port", PORT)
 USUAL: Final = {"DYN_REQUEST_PLANE": "tcp", "DYN_EVENT_PLANE": "zmq"}
 """Where nobody says otherwise: what needs no further service."""
 POLL_SECONDS: Final = 0.3

@@ -58,7 +58,7 @@ class Frontends:
 
     def look_at(self, instance_id: str, instance: Instance | None, now: datetime) -> datetime | None:
         """Goes by what the instance is now (None: gone); when to look again."""
-        found = self._open.get(instance_id)
+        found = self._in_use(instance_id)
         if found is None:
             return None
         match fate(instance):
@@ -79,11 +79,19 @@ class Frontends:
         return list(self._open)
 
     def _of(self, instance_id: str) -> Frontend:
-        found = self._open.get(instance_id)
-        if found is None or found.frontend.is_over:
+        found = self._in_use(instance_id)
+        if found is None:
             frontend = Frontend(instance_id, self.settings, self.previews, self.log, self._port())
             found = self._open[instance_id] = _Open(frontend, self.spawn(frontend.run()))
         return found.frontend
+
+    def _in_use(self, instance_id: str) -> _Open | None:
+        """An instance's own; one that is over is let go of."""
+        found = self._open.get(instance_id)
+        if found is None or not found.frontend.is_over:
+            return found
+        self._end(instance_id, found.frontend)
+        return None
 
     def _port(self) -> int:
         """Of no other one, which may take seconds until it listens: checks of two instances would ask the same."""

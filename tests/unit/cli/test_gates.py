@@ -34,6 +34,7 @@ CONTROL = ("--control", "127.0.0.1:2390")
         ([*CONTROL, "--local-address", "10.0.0.7"], "--local-address '10.0.0.7': is for --local, which is not given"),
         ([*CONTROL, "--selector", "gpu=h100"], "--selector 'gpu=h100': 'gpu=h100' is no K=GLOB"),
         ([*CONTROL, "--selector", "suffix=a"], "--selector 'suffix=a': a runner selects by namespace, component"),
+        ([*CONTROL, "--frontend", ""], "--frontend '': has no {port} for the port"),
         ([*CONTROL, "--frontend", "serve it"], "--frontend 'serve it': has no {port} for the port"),
         ([*CONTROL, "--frontend", "serve '{port}"], "--frontend 'serve '{port}': is no command: no closing quotation"),
         ([*CONTROL, "--keep-failed", "9"], "--keep-failed '9': '9' is no duration: add a unit"),
