@@ -28,6 +28,7 @@ ADDRESS_SECONDS: Final = 2.0
 AFTER_CLAIM_SECONDS: Final = 1.0
 """etcd ends a claim within about a second of the time that it tells."""
 
+AT_ONCE: Final = datetime.min.replace(tzinfo=UTC)
 OPEN: Final = frozenset(
     {control_pb2.GATE_STATE_PENDING, control_pb2.GATE_STATE_INCONCLUSIVE, control_pb2.GATE_STATE_ERROR}
 )
@@ -110,12 +111,12 @@ class Plan:
         known = self._instances.get(instance.id)
         if known is None or known.record_revision <= instance.record_revision:
             self._instances[instance.id] = instance
-            self._looks[instance.id] = datetime.min.replace(tzinfo=UTC)
+            self._looks[instance.id] = AT_ONCE
 
     def gone(self, instance_id: str) -> None:
         """An instance's lease ended."""
         self._instances.pop(instance_id, None)
-        self._looks[instance_id] = datetime.min.replace(tzinfo=UTC)
+        self._looks[instance_id] = AT_ONCE
         self._pauses = {job: pause for job, pause in self._pauses.items() if job.instance != instance_id}
 
     def ended(self, job: Job, how: Ending, now: datetime) -> None:
@@ -128,7 +129,7 @@ class Plan:
             self._pauses[job] = _Pause(now + timedelta(seconds=pause_seconds(times)), times)
         # Another one may have waited for its end: of this instance, or of any where as many ran as may.
         looked_at = self._instances if len(self._running) == self.limit - 1 else (job.instance,)
-        self._looks.update(dict.fromkeys(looked_at, datetime.min.replace(tzinfo=UTC)))
+        self._looks.update(dict.fromkeys(looked_at, AT_ONCE))
 
     def decide(self, now: datetime) -> Steps:
         """What is to be started and stopped; what is started counts as running from here on."""
@@ -201,8 +202,8 @@ def _opening_time(instance: Instance, status: GateStatus) -> datetime | None:
     is_released = instance.state == control_pb2.INSTANCE_STATE_RELEASED
     if is_released and not (status.HasField("deadline_time") or status.dry_run):
         return None
-    opened = _time(status.opened_time)
-    return opened if instance.address else opened + timedelta(seconds=ADDRESS_SECONDS)
+    # Not from its opening on: by a clock that is behind the proxy's that is still to come.
+    return AT_ONCE if instance.address else _time(status.opened_time) + timedelta(seconds=ADDRESS_SECONDS)
 
 
 def _renewal_time(instance: Instance, status: GateStatus) -> datetime | None:

@@ -104,6 +104,12 @@ def test_who_has_not_said_where_it_listens_gets_a_moment() -> None:
     assert started(plan, 1) == [SMOKE]
 
 
+def test_a_clock_that_is_behind_delays_nothing() -> None:
+    instance = shown()
+    instance.gates[0].opened_time.CopyFrom(at(600))
+    assert started(plan_of(instance)) == [SMOKE]
+
+
 def test_the_address_ends_that_moment() -> None:
     instance = shown(address="")
     instance.gates[0].opened_time.CopyFrom(at(-1))
