@@ -118,14 +118,6 @@ def test_the_command_ends_where_its_guard_is_killed(tmp_path: Path) -> None:
         assert gone(command)
 
 
-def test_the_starter_can_ask_for_an_end_in_good_order(tmp_path: Path) -> None:
-    script = f"trap 'exit 9' TERM; echo $$ > {tmp_path}/shell; while :; do sleep 0.01; done"
-    with started("sh", "-c", script) as (process, ours):
-        wait_pid(tmp_path / "shell")
-        ours.send(guard.TERMINATE)
-        assert process.wait(SECONDS) == 9
-
-
 def test_the_command_has_pythons_signals_no_more_and_none_of_the_guards_files() -> None:
     script = (
         "import os, sys\n"

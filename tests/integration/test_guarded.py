@@ -93,14 +93,6 @@ async def test_a_cancellation_amid_the_start_leaves_nothing(tmp_path: Path) -> N
     assert all(gone(int(pid)) for pid in started)
 
 
-async def test_an_end_in_good_order_can_be_asked_for(tmp_path: Path) -> None:
-    script = f"trap 'exit 9' TERM; echo $$ > {tmp_path}/shell; while :; do sleep 0.01; done"
-    async with guarded(["sh", "-c", script], ENVIRONMENT) as run, asyncio.timeout(20):
-        await asyncio.to_thread(wait_pid, tmp_path / "shell")
-        run.terminate()
-        assert (await run.ended()).code == 9
-
-
 async def test_standard_output_goes_where_it_is_told_to_or_nowhere(tmp_path: Path) -> None:
     with (tmp_path / "output").open("wb") as output:
         async with guarded(["echo", "hello"], ENVIRONMENT, stdout=output.fileno()) as run:

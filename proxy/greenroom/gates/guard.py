@@ -12,8 +12,8 @@ command's code, or with 128 and the number of the signal that ended it. A comman
 words on the socket and on standard error, and the code is that of shells: 127 not found, 126 cannot be run. What does
 not end is told of on standard output, where the starter's log is, and on standard error, whose end is the reason.
 
-On the socket the starter says `TERMINATE`, which passes SIGTERM on to the command's group; it closes its end to have
-everything killed, and so does its death. SIGTERM, SIGINT, SIGHUP and SIGQUIT do the same as closing it.
+The starter closes its end of the socket to have everything killed, and so does its death. SIGTERM, SIGINT, SIGHUP and
+SIGQUIT do the same.
 """
 
 import ctypes
@@ -24,7 +24,6 @@ import signal
 import sys
 import time
 
-TERMINATE = b"t"
 NOT_FOUND, NOT_RUNNABLE = 127, 126
 KILLED_BY = 128
 """And the number of the signal, as shells have it."""
@@ -51,7 +50,6 @@ class CannotStart(Exception):
 def main(arguments: list[str]) -> int:
     """Runs the command to its end, or to that of the starter; the exit code."""
     starter = int(arguments[0])
-    os.set_blocking(starter, False)
     os.set_inheritable(starter, False)
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) != 0:
@@ -72,9 +70,9 @@ def _watched(command: int, starter: int, signals: int) -> int | None:
     poll.register(signals, select.POLLIN)
     while True:
         for descriptor, _ in poll.poll():
-            if descriptor == starter and _has_gone(starter, command):
+            if descriptor == starter:  # It says nothing there: it has gone.
                 return None
-            if descriptor == signals and set(os.read(signals, 4096)) & set(_STOPS):
+            if set(os.read(signals, 4096)) & set(_STOPS):
                 return None
         if (code := _reaped(command)) is not None:
             return code
@@ -87,7 +85,7 @@ def _swept(command: int, signals: int, code: int | None) -> int:
     deadline = time.monotonic() + GIVE_UP_SECONDS
     while time.monotonic() < deadline:
         if code is None:
-            _signal_group(command, signal.SIGKILL)  # It is not reaped, so its id is its own; this needs no /proc.
+            _kill_group(command)  # It is not reaped, so its id is its own; this needs no /proc.
         for child, group in _children():
             _kill(child, group)
         ended = _reaped(command)
@@ -100,18 +98,6 @@ def _swept(command: int, signals: int, code: int | None) -> int:
         left = ", ".join(str(child) for child, _ in _children())
         _say(f"processes that SIGKILL did not end within {GIVE_UP_SECONDS:g} s, and that are left: {left}\n", 1, 2)
     return KILLED_BY + signal.SIGKILL if code is None else code
-
-
-def _has_gone(starter: int, command: int) -> bool:
-    try:
-        said = os.read(starter, 16)
-    except BlockingIOError:
-        return False
-    except OSError:
-        return True
-    if said:
-        _signal_group(command, signal.SIGTERM)
-    return not said
 
 
 def _reaped(command: int) -> int | None:
@@ -174,16 +160,16 @@ def _parent_and_group(process: str) -> tuple[int, int]:
 def _kill(child: int, group: int) -> None:
     """A child and the group that it is in: where it forks all the time the kernel ends all of them in one step."""
     if group != os.getpgrp():
-        _signal_group(group, signal.SIGKILL)
+        _kill_group(group)
     try:
         os.kill(child, signal.SIGKILL)
     except OSError:
         return
 
 
-def _signal_group(group: int, number: signal.Signals) -> None:
+def _kill_group(group: int) -> None:
     try:
-        os.killpg(group, number)
+        os.killpg(group, signal.SIGKILL)
     except OSError:
         return
 

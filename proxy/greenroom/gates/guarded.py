@@ -68,11 +68,6 @@ class Run:
             await asyncio.wait_for(asyncio.shield(self._reading), LAST_WORDS_SECONDS)
         return Ended(code, self.stderr, self._cannot_start())
 
-    def terminate(self) -> None:
-        """Asks its process group to end in good order (SIGTERM); what does not is killed when the block ends."""
-        with suppress(OSError):
-            self._starter.send(guard.TERMINATE)
-
     async def stop(self) -> None:
         """Has everything killed, and returns when it is gone. The end of the block does it."""
         with suppress(OSError):
