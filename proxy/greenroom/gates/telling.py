@@ -42,7 +42,11 @@ class Telling:
             self._known.discard(event.instance.id)
             self.plan.gone(event.instance.id)
         elif event.HasField("instance"):
-            (self._known if self._snapshot is None else self._snapshot).add(event.instance.id)
+            if self._snapshot is None:
+                self._known.add(event.instance.id)
+            else:
+                self._snapshot.add(event.instance.id)
+                self.plan.gone(event.instance.id)  # An etcd that was set back has an older record than is known.
             self.plan.told(event.instance)
 
     def _compare(self) -> None:

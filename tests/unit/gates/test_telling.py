@@ -44,6 +44,18 @@ def test_whoever_is_not_in_a_new_snapshot_is_gone() -> None:
     assert known(told) == ["2"]
 
 
+def test_what_a_new_snapshot_tells_counts_be_it_older() -> None:
+    """An etcd that was set back to a backup has records from before: who is held again must be checked again."""
+    told, before, after = telling(), shown("1", state="RELEASED"), shown("1")
+    before.record_revision, after.record_revision = 900, 40
+    told.begin()
+    told.take(snapshot(before))
+    told.forget_token()
+    told.begin()
+    told.take(snapshot(after))
+    assert list(told.plan.instances) == [after]
+
+
 def test_a_resumed_stream_begins_with_what_changed() -> None:
     told = telling()
     told.begin()
