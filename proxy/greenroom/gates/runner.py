@@ -83,8 +83,8 @@ class Runner:
         if error.reason == ControlError.HISTORY_GONE:
             telling.forget_token()
             return
-        if not error.may_pass:
-            raise error
+        if not error.may_pass and (error.reason or not telling.is_synced):
+            raise error  # A refusal. Of what is between us and a proxy that has answered once, any trouble may pass.
         if self.away != str(error):
             self.log.warning("proxy.away", why=str(error))
         self.away = str(error)

@@ -145,6 +145,17 @@ async def test_a_stream_that_breaks_is_resumed_and_runs_go_on(monkeypatch: pytes
         assert len(told.log.named("proxy.away")) == 1
 
 
+async def test_what_breaks_between_here_and_a_proxy_that_has_answered_ends_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A balancer that resets a stream, say; no run ends for that."""
+    async with story(monkeypatch) as told:
+        told.tell(snapshot(shown()), ControlError("failed: INTERNAL: RST_STREAM"), response(event("BOOKMARK")))
+        await told.runs.started.get()
+        await told.log.wait_named("proxy.answers", 2)
+        assert not told.runs.cancelled.is_set()
+
+
 async def test_a_token_that_is_of_no_use_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
     gone = ControlError("compacted", ControlError.HISTORY_GONE)
     async with story(monkeypatch) as told:
@@ -156,9 +167,17 @@ async def test_a_token_that_is_of_no_use_is_forgotten(monkeypatch: pytest.Monkey
         assert told.streams.tokens == ["", ""]
 
 
-async def test_a_proxy_that_refuses_ends_the_runner() -> None:
+@pytest.mark.parametrize(
+    "said",
+    [
+        (snapshot(shown()), ControlError("you may not", "NOT_PERMITTED")),
+        (ControlError("you may not"),),
+    ],
+)
+async def test_a_proxy_that_refuses_ends_the_runner(said: tuple[pb.WatchInstancesResponse | ControlError, ...]) -> None:
+    """So does whatever is wrong before anything was told: another program at that port, or TLS."""
     told = Story()
-    told.tell(ControlError("you may not", "NOT_PERMITTED"))
+    told.tell(*said)
     with pytest.raises(ExceptionGroup) as refused:
         await told.run()
     assert str(refused.value.exceptions[0]) == "you may not"
