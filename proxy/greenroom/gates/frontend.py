@@ -100,12 +100,17 @@ class Frontend:
 
     @asynccontextmanager
     async def use(self, model: str) -> AsyncIterator[str]:
-        """Its URL, once it lists the model. FrontendFailed where it does not in time, or ends, then or in the block."""
+        """Its URL, once it lists the model. FrontendFailed where it does not in time, or no longer after the block.
+
+        What a check found at one that broke down says nothing of the worker, and may be known sooner than its end.
+        """
         try:
             async with asyncio.TaskGroup() as group:
                 watching = group.create_task(self._fail_when_over())
                 await self._listed(model)
                 yield self.url
+                if not await self._lists(model):
+                    raise FrontendFailed(self._with_last_words(f"the frontend no longer lists {model!r}"))
                 watching.cancel()
         except BaseExceptionGroup as several:
             raise several.exceptions[0] from None
@@ -122,9 +127,12 @@ class Frontend:
                     await asyncio.sleep(POLL_SECONDS)
         except TimeoutError:
             what = f"the frontend did not list {model!r} within {self.settings.start_seconds:g} s"
-            why = with_last_words(what, self._run.stderr if self._run else "")
+            why = self._with_last_words(what)
             self._end(why)  # Whoever else waits for it is told the same.
             raise FrontendFailed(why) from None
+
+    def _with_last_words(self, what: str) -> str:
+        return with_last_words(what, self._run.stderr if self._run else "")
 
     async def _lists(self, model: str) -> bool:
         place = UrlPlace(Address("127.0.0.1", self.port), "/v1/models")
