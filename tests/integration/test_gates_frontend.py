@@ -86,6 +86,17 @@ def test_of_one_that_does_not_come_up_checks_end_in_error(
     assert not proxy.control.previews()
 
 
+def test_a_runner_that_is_stopped_says_nothing_of_what_it_ends(proxy: Proxy, tmp_path: Path) -> None:
+    """Checks and their frontend end together, and it is nobody's error."""
+    with runner_with(proxy, tmp_path, "sleep 600") as runner:
+        worker = worker_before(proxy)
+        wait_for(lambda: len(runner.events("gate.started")) == 2, SECONDS, "the checks began")
+        assert runner.stop() == 0
+    assert reason(proxy, worker) == ""
+    assert [one["outcome"] for one in runner.events("gate.ended") if one["gate"] == "smoke"] == ["stopped"]
+    assert not proxy.control.previews()
+
+
 def test_a_killed_runner_leaves_no_frontend(proxy: Proxy, tmp_path: Path) -> None:
     with runner_with(proxy, tmp_path, "sleep 600") as runner:
         worker = worker_before(proxy)

@@ -12,6 +12,7 @@ from typing import Final, Protocol
 from greenroom.errors import ControlError
 from greenroom.gates.given_back import given_back
 from greenroom.gates.plan import Job
+from greenroom.gates.watched import watched
 from greenroom.pb.control.v1.control_pb2 import Claim
 
 TTL_SECONDS: Final = 30.0
@@ -55,14 +56,11 @@ async def claimed(claims: Claims, job: Job, ttl_seconds: float, *, clock: Callab
 
     async with given_back(claims.claim(job, ttl_seconds), give_back, RELEASE_SECONDS) as claim:
         try:
-            async with asyncio.TaskGroup() as group:
-                keeping = group.create_task(_keep(claims, claim, ttl_seconds, asked, clock))
+            async with watched(_keep(claims, claim, ttl_seconds, asked, clock)):
                 yield held
-                keeping.cancel()
-        except BaseExceptionGroup as several:
-            first = several.exceptions[0]
-            held.is_over = held.is_over or isinstance(first, ClaimLost)
-            raise first from None
+        except ClaimLost:
+            held.is_over = True
+            raise
 
 
 async def _keep(claims: Claims, claim: Claim, ttl_seconds: float, asked: float, clock: Callable[[], float]) -> None:

@@ -20,6 +20,7 @@ from greenroom.gates.guarded import Run, guarded
 from greenroom.gates.http_call import CallFailed, get
 from greenroom.gates.result import with_last_words
 from greenroom.gates.url_place import UrlPlace
+from greenroom.gates.watched import watched
 from greenroom.pb.control.v1.control_pb2 import Preview
 
 PORT, ENDPOINTS = "{port}", "{etcd_endpoints}"
@@ -104,16 +105,11 @@ class Frontend:
 
         What a check found at one that broke down says nothing of the worker, and may be known sooner than its end.
         """
-        try:
-            async with asyncio.TaskGroup() as group:
-                watching = group.create_task(self._fail_when_over())
-                await self._listed(model)
-                yield self.url
-                if not await self._lists(model):
-                    raise FrontendFailed(self._with_last_words(f"the frontend no longer lists {model!r}"))
-                watching.cancel()
-        except BaseExceptionGroup as several:
-            raise several.exceptions[0] from None
+        async with watched(self._fail_when_over()):
+            await self._listed(model)
+            yield self.url
+            if not await self._lists(model):
+                raise FrontendFailed(self._with_last_words(f"the frontend no longer lists {model!r}"))
 
     async def _fail_when_over(self) -> None:
         raise FrontendFailed(await asyncio.shield(self._over))
