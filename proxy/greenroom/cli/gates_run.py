@@ -75,7 +75,7 @@ async def _compose(
     settings: RunnerSettings, calls: RunnerCalls, control: str, group: asyncio.TaskGroup, log: Any
 ) -> None:
     selection = Selection(settings.gates, settings.selector, _near(settings), settings.hold)
-    plan = Plan(settings.gates, _Chosen(selection, log), settings.max_runs)
+    plan = Plan(settings.gates, _Chosen(selection, log), settings.max_runs, _checks_public(settings))
 
     def selected() -> list[Instance]:
         return [instance for instance in plan.instances if selection.selects(instance)]
@@ -126,11 +126,16 @@ async def _agree(settings: RunnerSettings, calls: RunnerCalls, log: Any) -> None
     if policy is None:
         log.warning("policy.unknown", why="the proxy's policy is of a newer version: it is not looked at")
         return
-    checks_public = settings.frontend is None or Variable.BASE_URL in os.environ
+    checks_public = _checks_public(settings)
     if why := why_refused(policy, settings.gates, settings.selector, settings.hold, checks_public=checks_public):
         raise SettingsError(why)
     if names := unasked(policy, settings.gates):
         log.warning("gates.unasked", gates=names, why="no rule of the proxy's policy asks for them")
+
+
+def _checks_public(settings: RunnerSettings) -> bool:
+    """Whether checks reach who is released: a frontend of one instance's own has ended by then."""
+    return settings.frontend is None or Variable.BASE_URL in os.environ
 
 
 async def _policy(calls: RunnerCalls, log: Any) -> Policy | None:

@@ -14,7 +14,7 @@ from typing import Any
 
 from greenroom.gates.frontend import Frontend, FrontendFailed, FrontendSettings, Previews
 from greenroom.gates.instance_environment import model_of
-from greenroom.gates.plan import waits_for_a_person
+from greenroom.gates.plan import is_public, waits_for_a_person
 from greenroom.pb.control.v1 import control_pb2
 from greenroom.pb.control.v1.control_pb2 import Instance
 from greenroom.processes import free_port
@@ -114,8 +114,7 @@ def fate(instance: Instance | None) -> Fate:
     """What becomes of the frontend of an instance, None for one that is gone."""
     if instance is None:
         return Fate.END
-    is_released = instance.state == control_pb2.INSTANCE_STATE_RELEASED
-    if is_released and not any(key.live and not key.public for key in instance.gated_keys):
+    if is_public(instance):
         return Fate.END
     is_rejected = instance.state == control_pb2.INSTANCE_STATE_REJECTED
     return Fate.STAY_A_WHILE if is_rejected or waits_for_a_person(instance) else Fate.STAY

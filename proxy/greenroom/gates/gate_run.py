@@ -20,7 +20,7 @@ from greenroom.gates.frontend import FrontendFailed
 from greenroom.gates.frontends import Frontends
 from greenroom.gates.gate_config import GateCheck, Gates
 from greenroom.gates.instance_environment import environment_of
-from greenroom.gates.plan import Ending, Job, Start, is_renewal
+from greenroom.gates.plan import Ending, Job, Start, is_public, is_renewal
 from greenroom.gates.result import Outcome, Result
 from greenroom.gates.url_check import ask_url
 from greenroom.gates.url_place import UrlPlace
@@ -116,7 +116,7 @@ class GateRuns:
     @asynccontextmanager
     async def _base_url(self, start: Start) -> AsyncIterator[str]:
         """Where the instance answers. Once it is released the frontends of everybody show it."""
-        if self.frontends is None or is_renewal(start.instance, start.job.gate):
+        if self.frontends is None or is_public(start.instance):
             yield os.environ.get(Variable.BASE_URL, "")
             return
         async with self.frontends.use(start.instance) as url:

@@ -81,11 +81,15 @@ class _Pause:
 
 @dataclass(slots=True)
 class Plan:
-    """The state: `gates` are those that this runner has, `selects` says whose they are, at most `limit` run at once."""
+    """The state: `gates` are those that this runner has, `selects` says whose they are, at most `limit` run at once.
+
+    `checks_public` False: its checks reach nobody who is public.
+    """
 
     gates: Collection[str]
     selects: Callable[[Instance], bool]
     limit: int
+    checks_public: bool = True
     _instances: dict[str, Instance] = field(default_factory=dict)
     _running: dict[tuple[str, str], Job] = field(default_factory=dict)
     _pauses: dict[Job, _Pause] = field(default_factory=dict)
@@ -157,7 +161,7 @@ class Plan:
     def _wanted(self, instance_id: str, now: datetime) -> dict[Job, datetime]:
         """What should run of an instance, and from when on."""
         instance = self._instances.get(instance_id)
-        if instance is None or not self.selects(instance):
+        if instance is None or not self.selects(instance) or (is_public(instance) and not self.checks_public):
             return {}
         found: dict[Job, datetime] = {}
         for status in instance.gates:
@@ -183,6 +187,12 @@ def due_time(instance: Instance, status: GateStatus) -> datetime | None:
 def is_renewal(instance: Instance, gate: str) -> bool:
     """Whether a run of the gate would only renew its pass."""
     return _status(instance, gate).state == control_pb2.GATE_STATE_PASSED
+
+
+def is_public(instance: Instance) -> bool:
+    """Whether it is released with all that it has: everybody's frontends show it, and it can have no preview."""
+    is_released = instance.state == control_pb2.INSTANCE_STATE_RELEASED
+    return is_released and not any(key.live and not key.public for key in instance.gated_keys)
 
 
 def waits_for_a_person(instance: Instance) -> bool:

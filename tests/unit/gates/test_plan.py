@@ -89,6 +89,18 @@ def test_of_a_released_one_later_cards_are_checked() -> None:
     assert started(plan_of(instance)) == [SMOKE]
 
 
+def test_who_is_public_is_left_alone_where_no_check_reaches_him() -> None:
+    """A gate in dry run that was not over before the release: its frontend has ended with that."""
+    instance = shown(state="RELEASED")
+    instance.gates[0].dry_run = True
+    plan = Plan(("smoke",), lambda _: True, 100, checks_public=False)
+    plan.told(instance)
+    assert started(plan) == []
+    instance.gated_keys.add(live=True, public=False)
+    plan.told(instance)
+    assert started(plan) == [SMOKE]
+
+
 def test_without_a_card_there_is_nothing_to_check() -> None:
     instance = shown()
     instance.gated_keys[0].live = False
