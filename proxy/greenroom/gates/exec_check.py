@@ -8,6 +8,7 @@ import os
 import sys
 from collections.abc import Mapping, Sequence
 
+from greenroom.gates.environment import Variable
 from greenroom.gates.guarded import INCONCLUSIVE, Ended, Run, guarded
 from greenroom.gates.result import Outcome, Result, with_last_words
 
@@ -16,8 +17,10 @@ async def run_command(
     command: Sequence[str], environment: Mapping[str, str], seconds: float, *, times_out: str
 ) -> Result:
     """Runs it with this process's environment and that of the gate; `times_out` says what was over after `seconds`."""
+    # What is not known of the instance must not look as if it were.
+    ours = {name: value for name, value in os.environ.items() if name not in set(Variable)}
     try:
-        async with guarded(command, {**os.environ, **environment}, stdout=sys.stderr.fileno()) as run:
+        async with guarded(command, {**ours, **environment}, stdout=sys.stderr.fileno()) as run:
             return await _ended(run, seconds, times_out)
     except OSError as error:  # Of the guard itself: no process more may be started, or the command is too long.
         return Result(Outcome.ERROR, f"cannot run {command[0]!r}: {error.strerror}")
