@@ -251,14 +251,17 @@ def test_a_continuous_gate_is_run_again_before_its_pass_ends(
 def test_no_more_run_at_once_than_the_policy_allows(
     own_etcd: Etcd, launch_proxy: Callable[..., Proxy], tmp_path: Path
 ) -> None:
-    """Nor than the access file: the runner's token is for this gate, and says whose claims and verdicts they are."""
+    """Nor than the access file: the runner's token is for this gate, and says whose verdicts they are.
+
+    It shares the token with others, so that its claims say which one of them it is.
+    """
     policy, access, token = tmp_path / "policy.yaml", tmp_path / "access.yaml", tmp_path / "token"
     policy.write_text("rules: [{gates: {smoke: {timeout_seconds: 60, max_concurrent: 1}}}]")
     access.write_text(access_text(), "utf-8")
     token.write_text(TOKENS["ci"])
     proxy = launch_proxy(own_etcd, arguments=("--policy", str(policy), "--access", str(access)))
     once = f"[ ! -e {tmp_path}/now ] && touch {tmp_path}/now && sleep 0.2 && rm {tmp_path}/now"
-    given = ("--token-file", str(token))
+    given = ("--token-file", str(token), "--runner", "ci/gpu-7")
     with GateRunner(proxy.greenroom.control, {"smoke": shell(once)}, tmp_path, *given) as runner:
         for _ in range(3):
             worker_before(proxy)

@@ -21,14 +21,16 @@ from greenroom.pb.control.v1 import control_pb2, control_pb2_grpc
 from greenroom.policy_file import PolicyFileError, parse_policy
 
 Answer = TypeVar("Answer")
-NAMES: Final = ("runner", "reporter", "actor")
+RUNNER: Final = "runner"
+NAMES: Final = (RUNNER, "reporter", "actor")
 """The fields that say who is asking."""
 
 
 class RunnerCalls:
     """One connection to a proxy's control port; `async with` opens and closes it.
 
-    `name` is who claims and reports. Unless `is_named`, that is left to the token or certificate where there is one.
+    `name` is who claims and reports, which is left to the token or certificate where there is one: then many runners
+    may share it, and the name, where `is_named`, tells whose a claim is, as `ci/gpu-7` does.
     """
 
     def __init__(self, place: Place, naming: Naming, *, name: str, is_named: bool) -> None:
@@ -36,8 +38,8 @@ class RunnerCalls:
         self._naming, self._credentials = naming, place.credentials(naming)
         token = place.known_token(naming)
         self._metadata = (("authorization", f"Bearer {token}"),) if token else ()
-        is_known = bool(token or place.cert)
-        self._name, self._name_to_say = "" if is_known and not is_named else name, name
+        self._is_known = bool(token or place.cert)
+        self._name, self._runner = name, name if is_named else ""
 
     async def __aenter__(self) -> Self:
         target = str(self.address)
@@ -76,7 +78,7 @@ class RunnerCalls:
         asked = control_pb2.ClaimGateRequest(
             name=_name(job), gate=job.gate, attempt=job.attempt, ttl=Duration(seconds=round(ttl_seconds))
         )
-        return await self._in_own_name(self._stub.ClaimGate, asked, asked, "runner")
+        return await self._in_own_name(self._stub.ClaimGate, asked, asked, RUNNER)
 
     async def renew(self, claim: control_pb2.Claim) -> control_pb2.Claim:
         """It has its whole time again."""
@@ -115,15 +117,21 @@ class RunnerCalls:
         self, method: Callable[..., Awaitable[Answer]], asked: object, named: object, field: str
     ) -> Answer:
         """A call whose message `named` says who asks. A proxy without an access file knows no tokens."""
-        setattr(named, field, self._name)
+        setattr(named, field, said := self._said_in(field))
         try:
             return await self._call(method, asked)
         except ControlError as error:
-            if self._name or error.field.rpartition(".")[2] not in NAMES:
+            if said or error.field.rpartition(".")[2] not in NAMES:
                 raise
-        self._name = self._name_to_say
-        setattr(named, field, self._name)
+        self._is_known = False
+        setattr(named, field, self._said_in(field))
         return await self._call(method, asked)
+
+    def _said_in(self, field: str) -> str:
+        """Who asks, in a field of that name; empty where the proxy knows it."""
+        if not self._is_known:
+            return self._name
+        return self._runner if field == RUNNER else ""
 
     async def _call(self, method: Callable[..., Awaitable[Answer]], asked: object) -> Answer:
         try:

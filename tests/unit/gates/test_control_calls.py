@@ -18,6 +18,7 @@ from greenroom.client.place import Place
 from greenroom.errors import ControlError
 from greenroom.gates.control_calls import RunnerCalls
 from greenroom.gates.plan import Job
+from greenroom.gates.result import Outcome, Result
 from greenroom.pb.control.v1 import control_pb2 as pb
 from greenroom.pb.control.v1 import control_pb2_grpc
 from tests.support.ports import free_port
@@ -36,6 +37,10 @@ class Proxies(control_pb2_grpc.ControlServicer):
         if self.names and not request.runner:
             await context.abort_with_status(rpc_status.to_status(_missing("runner")))
         return pb.Claim(lease="5")
+
+    async def ReportVerdict(self, request: pb.ReportVerdictRequest, context: Any) -> pb.ReportVerdictResponse:  # noqa: N802
+        self.runners.append(request.reporter)
+        return pb.ReportVerdictResponse()
 
 
 def _missing(field: str) -> status_pb2.Status:
@@ -78,6 +83,15 @@ async def test_the_name_is_said_where_the_proxy_does_not_know_it(
         for _ in range(2):
             assert (await calls.claim(JOB, 30)).lease == "5"
     assert proxy.runners == said
+
+
+async def test_of_many_who_share_a_token_only_claims_say_which_one() -> None:
+    """The proxy takes no other name than the token's for who reports."""
+    proxy = Proxies(names=False)
+    async with calling(proxy, TOKEN, is_named=True) as calls:
+        await calls.claim(JOB, 30)
+        await calls.report(JOB, Result(Outcome.PASSED))
+    assert proxy.runners == ["runner-1", ""]
 
 
 async def test_errors_are_one_line_and_may_pass() -> None:
