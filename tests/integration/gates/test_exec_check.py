@@ -12,6 +12,13 @@ async def test_a_command_has_the_environment_of_this_process_and_of_the_gate(mon
     assert told == Result(Outcome.PASSED, "here smoke")
 
 
+async def test_what_is_not_known_of_the_instance_is_not_set(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Though the runner was started with it, as by a check of another runner's."""
+    monkeypatch.setenv("GREENROOM_ADDRESS", "127.0.0.1:1")
+    told = await run_command(["sh", "-c", 'echo "${GREENROOM_ADDRESS-unset}" >&2'], {}, 20, times_out="")
+    assert told == Result(Outcome.PASSED, "unset")
+
+
 async def test_what_is_too_long_for_any_process_is_an_error() -> None:
     told = await run_command(["true", "x" * 2**22], {}, 20, times_out="")
     assert told == Result(Outcome.ERROR, "cannot run 'true': Argument list too long")

@@ -17,6 +17,7 @@ from greenroom.gates.frontend import Frontend, FrontendFailed, FrontendSettings
 from greenroom.pb.control.v1 import control_pb2 as pb
 from tests.support.control_side import EventLog
 from tests.support.descendants import gone, wait_pid
+from tests.support.ports import free_port
 
 LISTS = """
 import os, socket, sys
@@ -69,7 +70,7 @@ class OnePreview:
 async def running(preview: OnePreview, *command: str) -> AsyncIterator[Frontend]:
     settings = FrontendSettings(command, 60, 60, 60)
     async with asyncio.TaskGroup() as group:
-        frontend = Frontend("5", settings, preview, EventLog())
+        frontend = Frontend("5", settings, preview, EventLog(), free_port())
         task = group.create_task(frontend.run())
         yield frontend
         task.cancel()
@@ -120,6 +121,18 @@ async def test_its_end_ends_whoever_uses_it(tmp_path: Path) -> None:
         with pytest.raises(FrontendFailed, match="the frontend ended with 137"):
             await used(frontend, killed)
         assert frontend.is_over
+
+
+async def test_what_was_found_at_one_that_broke_down_counts_for_nothing(tmp_path: Path) -> None:
+    """A check whose connection was reset may have failed before anybody has noticed why."""
+    async with running(OnePreview(), *lists(tmp_path)) as frontend:
+        using = frontend.use("tiny")
+        await using.__aenter__()
+        process = wait_pid(tmp_path / "pid")
+        os.kill(process, signal.SIGKILL)
+        assert gone(process)
+        with pytest.raises(FrontendFailed, match=r"the frontend (no longer lists 'tiny'|ended with 137)"):
+            await using.__aexit__(None, None, None)
 
 
 async def test_so_does_that_of_its_preview(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -35,8 +35,8 @@ class SomePreviews:
         self.open.remove(name)
 
 
-async def used(frontends: Frontends) -> None:
-    async with frontends.use(shown()):
+async def used(frontends: Frontends, instance: pb.Instance | None = None) -> None:
+    async with frontends.use(instance or shown()):
         pytest.fail("it lists nothing")
 
 
@@ -107,3 +107,36 @@ async def test_nor_one_that_ended_while_nobody_used_it(tmp_path: Path) -> None:
         with pytest.raises(FrontendFailed, match="the frontend ended with 3"):
             await used(frontends)
     assert len(log.named("frontend.started")) == 2
+
+
+async def test_nor_is_it_kept_for_anybody(tmp_path: Path) -> None:
+    """There is nothing to look at, at the URL that the log would tell."""
+    log = EventLog()
+    settings = FrontendSettings(("sh", "-c", f"until [ -e {tmp_path}/end ]; do sleep 0.01; done", "{port}"), 60, 10, 60)
+    async with asyncio.TaskGroup() as group:
+        frontends = Frontends(settings, SomePreviews(), group.create_task, log)
+        (await up(frontends, log, group)).cancel()
+        (tmp_path / "end").touch()
+        await log.wait_named("frontend.ended")
+        assert frontends.look_at(ID, shown(state="REJECTED"), NOW) is None
+    assert frontends.instances == []
+    assert not log.named("frontend.kept")
+
+
+async def test_no_two_have_the_same_port(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that has not begun to listen yet is seen by nobody else who looks for a free one."""
+    ports = iter((20001, 20001, 20002))
+    monkeypatch.setattr("greenroom.gates.frontends.free_port", lambda: next(ports))
+    log = EventLog()
+    async with asyncio.TaskGroup() as group:
+        frontends = Frontends(SETTINGS, SomePreviews(), group.create_task, log)
+        using = [group.create_task(used(frontends, shown(instance))) for instance in ("1", "2")]
+        await log.wait_named("frontend.started", 2)
+        assert {one["url"] for one in log.named("frontend.started")} == {
+            "http://127.0.0.1:20001/v1",
+            "http://127.0.0.1:20002/v1",
+        }
+        for task in using:
+            task.cancel()
+        for instance in ("1", "2"):
+            frontends.look_at(instance, None, NOW)

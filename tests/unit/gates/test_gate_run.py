@@ -4,13 +4,14 @@ What the command comes to is said here. Processes: tests/integration/test_gates_
 """
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
 from datetime import timedelta
 from typing import Any
 
 import pytest
 
-from greenroom.errors import ControlError, GateClaimed, StaleAttempt, UnknownClaim
+from greenroom.errors import ControlError, FenceContended, GateClaimed, StaleAttempt, UnknownClaim
 from greenroom.gates import gate_run
 from greenroom.gates.gate_config import GateCheck
 from greenroom.gates.gate_run import GateRuns
@@ -21,6 +22,7 @@ from tests.support.claims import AWAY, ScriptedClaims, reached
 from tests.support.control_side import EventLog
 from tests.support.shown import NOW, shown
 
+BUSY = ControlError("the record kept changing", FenceContended.reason)
 JOB = Job(shown().id, "smoke", 2)
 PASSED, NOISY = Result(Outcome.PASSED, "fine"), Result(Outcome.INCONCLUSIVE)
 
@@ -119,9 +121,9 @@ async def test_a_deadline_that_is_over_is_the_proxys_to_judge() -> None:
     assert run.bounds == [(60, "not over after 60 s")]
 
 
-async def test_a_verdict_is_reported_once_the_proxy_is_back(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_verdict_is_reported_once_the_proxy_can_take_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("greenroom.gates.gate_run.REPORT_AGAIN_SECONDS", 0.01)
-    run = Run(PASSED, report=[AWAY, AWAY, None])
+    run = Run(PASSED, report=[AWAY, BUSY, None])
     assert await run.over() is Ending.DECIDED
     assert run.claims.calls == ["claim", "report", "report", "report"]
 
@@ -154,6 +156,27 @@ async def test_of_a_pass_that_holds_only_a_decision_is_reported() -> None:
     run.start.instance.gates[0].state = pb.GATE_STATE_PASSED
     assert await run.over() is Ending.AGAIN
     assert run.claims.calls == ["claim", "release"]
+
+
+class OwnFrontends:
+    """One frontend for whoever asks."""
+
+    @asynccontextmanager
+    async def use(self, _: pb.Instance) -> AsyncIterator[str]:
+        yield "http://own/v1"
+
+
+@pytest.mark.parametrize(("state", "asked"), [("HELD", "http://own/v1"), ("RELEASED", "http://everybodys/v1")])
+async def test_a_pass_is_renewed_where_the_instance_is_to_be_seen(
+    monkeypatch: pytest.MonkeyPatch, state: str, asked: str
+) -> None:
+    """One that a rollout hold keeps is in nobody's frontends: what answers there are others."""
+    monkeypatch.setenv("OPENAI_BASE_URL", "http://everybodys/v1")
+    run = Run(PASSED)
+    frontends: Any = OwnFrontends()
+    run.runs.frontends, run.start = frontends, Start(JOB, shown(state=state, gates={"smoke": "PASSED"}), None)
+    await run.over()
+    assert run.environments[0]["OPENAI_BASE_URL"] == asked
 
 
 async def test_a_run_that_is_cancelled_gives_its_claim_back() -> None:
