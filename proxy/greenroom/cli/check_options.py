@@ -4,8 +4,9 @@ The rule: what a runner tells in the environment needs no option, and an option 
 checks themselves are imported when they are needed: the other commands should start fast.
 """
 
-import signal
+import os
 import sys
+import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Annotated, Final, NoReturn
 
@@ -19,9 +20,10 @@ from greenroom.gates.environment import Variable
 if TYPE_CHECKING:
     from greenroom.gates.checks.asking import Asker
     from greenroom.gates.checks.chats import Part
+    from greenroom.gates.checks.ending import Ending
 
 LAST_RESORT_SECONDS: Final = 2.0
-"""Beyond its time: what holds the interpreter then, as a regular expression can, is ended by the kernel."""
+"""Beyond its time: what no signal comes through to, as a name that is not resolved, ends with the process."""
 SILENCE_SHARE: Final = 0.9
 """Of a check's time: who says nothing for so long is told of by name, before the time is up."""
 LARGEST_TOKENS: Final = 100_000
@@ -75,15 +77,25 @@ def parts_of(counts: str) -> "list[Part]":
 
 def concluded(name: str, check: Callable[[], str], timeout_seconds: float) -> NoReturn:
     """Runs the check, says what became of it in one line, and ends the command with its code."""
-    from greenroom.gates.checks.ending import Code, ended
+    from greenroom.gates.checks.ending import ended, not_over
 
-    before = signal.setitimer(signal.ITIMER_REAL, timeout_seconds + LAST_RESORT_SECONDS)
+    give_up = threading.Timer(timeout_seconds + LAST_RESORT_SECONDS, _give_up, [not_over(name, timeout_seconds)])
+    give_up.daemon = True
+    give_up.start()
     try:
         ending = ended(name, check, timeout_seconds)
     finally:
-        signal.setitimer(signal.ITIMER_REAL, *before)
-    if ending.code is Code.PASSED:
-        print(printable(ending.line), file=sys.stdout)
-    else:
+        give_up.cancel()
+    raise typer.Exit(_said(ending))
+
+
+def _said(ending: "Ending") -> int:
+    if ending.code:
         complain(ending.line)
-    raise typer.Exit(int(ending.code))
+    else:
+        print(printable(ending.line), file=sys.stdout)
+    return int(ending.code)
+
+
+def _give_up(ending: "Ending") -> None:
+    os._exit(_said(ending))

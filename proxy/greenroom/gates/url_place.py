@@ -19,8 +19,6 @@ class UrlPlace:
     @classmethod
     def of(cls, url: str, *, allow_remote: bool) -> Self:
         """From `http://127.0.0.1:9100/validate`; ValueError in words for anything else."""
-        if not url.isascii() or not url.isprintable() or " " in url:
-            raise ValueError("is no URL: it has characters that none has")
         parts = split_url(url, must_begin="http://")
         address = address_in(parts)
         if not allow_remote:
@@ -30,15 +28,19 @@ class UrlPlace:
 
 def split_url(url: str, *, must_begin: str) -> SplitResult:
     """The parts of an http or https URL without credentials; ValueError in words, `must_begin` for other schemes."""
+    if not url.isascii() or not url.isprintable() or " " in url:
+        raise ValueError("is no URL: it has characters that none has")
     try:
         parts = urlsplit(url)
-        _ = parts.port  # Only asking for it says whether it is one.
+        port = parts.port  # Only asking for it says whether it is one.
     except ValueError as error:
         raise ValueError(f"is no URL ({error})") from error
     if parts.scheme not in PORTS:
         raise ValueError(f"must begin with {must_begin}")
     if parts.username is not None or parts.password is not None:
         raise ValueError("must not carry a user or password")
+    if port == 0:
+        raise ValueError("has port 0, where nobody listens")
     return parts
 
 

@@ -28,6 +28,7 @@ def test_a_url_is_a_place_on_this_machine(url: str, address: Address, target: st
         ("127.0.0.1:9100", "must begin with http://"),
         ("http://a:b@127.0.0.1/", "must not carry a user or password"),
         ("http://127.0.0.1:x/", "is no URL"),
+        ("http://127.0.0.1:0/", "has port 0"),
         ("http://127.0.0.1/ HTTP/1.1\r\nx: y", "is no URL: it has characters that none has"),
     ],
 )

@@ -27,6 +27,8 @@ TOOL: Final = {
     },
 }
 """Offered where tool calls count: a model that is offered none makes none."""
+BROKEN_OFF: Final = ("abort", "error")
+"""Reasons to finish that no answer has which came to its end: engines say so of requests that they gave up."""
 
 
 class Part(StrEnum):
@@ -52,12 +54,12 @@ class Said:
         return bool(self.content or self.reasoning or self.tool_calls)
 
     def has(self, part: Part) -> bool:
-        """Whether it says something there: more than blanks; a call with a name, whose arguments are a JSON object."""
+        """Whether it says something there that can be seen; a call with a name, whose arguments are a JSON object."""
         match part:
             case Part.CONTENT:
-                return bool(self.content.strip())
+                return _is_visible(self.content)
             case Part.REASONING:
-                return bool(self.reasoning.strip())
+                return _is_visible(self.reasoning)
             case Part.TOOL_CALLS:
                 return any(name.strip() and _is_object(arguments) for name, arguments in self.tool_calls.values())
 
@@ -116,12 +118,16 @@ def together(shares: Iterable[Said]) -> Said:
 
 
 def _choice(answer: Any) -> dict[str, Any] | None:
-    """The first choice; CheckFailed for an error at HTTP 200."""
-    if isinstance(answer, dict) and (error := answer.get("error")):
+    """The first choice; CheckFailed for an error at HTTP 200, and where the choice says that it was given up."""
+    if isinstance(answer, dict) and (error := answer.get("error") or (answer.get("object") == "error" and answer)):
         raise CheckFailed(f"the answer is an error: {excerpt_of(error)}")
     choices = answer.get("choices") if isinstance(answer, dict) else None
     first = choices[0] if isinstance(choices, list) and choices else None
-    return first if isinstance(first, dict) else None
+    if not isinstance(first, dict):
+        return None
+    if (reason := first.get("finish_reason")) in BROKEN_OFF:
+        raise CheckFailed(f"the answer was given up: its finish_reason is {reason!r}")
+    return first
 
 
 def _said(message: Any, token_ids: tuple[int, ...]) -> Said:
@@ -147,7 +153,7 @@ def _token_ids(choice: dict[str, Any], answer: Any) -> tuple[int, ...]:
     nvext = answer.get("nvext")
     dynamos = nvext.get("completion_token_ids") if isinstance(nvext, dict) else None
     ids = choice.get("token_ids") or dynamos
-    return tuple(token for token in ids if isinstance(token, int)) if isinstance(ids, list) else ()
+    return tuple(ids) if isinstance(ids, list) and all(type(token) is int for token in ids) else ()
 
 
 def _is_object(text: str) -> bool:
@@ -155,6 +161,11 @@ def _is_object(text: str) -> bool:
         return isinstance(json.loads(text), dict)
     except (ValueError, RecursionError):
         return False
+
+
+def _is_visible(text: str) -> bool:
+    """Whether there is more in it than blanks, control characters and such as have no width."""
+    return any(character.isprintable() and not character.isspace() for character in text)
 
 
 def _text(value: Any) -> str:

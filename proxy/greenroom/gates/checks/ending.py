@@ -1,11 +1,12 @@
 """How a check ends: within its time, with one line, and with the exit code that says which of the three it is.
 
-The rule: the time is that of the whole check, whatever hangs (a name that is not resolved, an answer that trickles):
-the check runs in a thread of its own, and who waits for it does not wait for longer.
+The rule: the time is that of the whole check, whatever hangs (an answer that trickles, a regular expression that never
+ends). So the check runs in the main thread, where a signal comes through to either.
 """
 
-import threading
-from collections.abc import Callable
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import Final
@@ -34,26 +35,22 @@ class Ending:
     line: str
 
 
+class _Over(BaseException):
+    """The time is up. No exception of a check's own, so that nothing in a check takes it for one."""
+
+
 def ended(name: str, check: Check, timeout_seconds: float) -> Ending:
-    """Runs a check to its end, or to that of its time. What it raises otherwise is raised here."""
-    found: list[Ending | BaseException] = []
+    """Runs a check to its end, or to that of its time. What it raises otherwise is raised here. In the main thread."""
+    try:
+        with _alarm(timeout_seconds):
+            return _ending(name, check)
+    except _Over:
+        return not_over(name, timeout_seconds)
 
-    def run() -> None:
-        try:
-            found.append(_ending(name, check))
-        except BaseException as error:
-            found.append(error)
 
-    thread = threading.Thread(target=run, name=f"check {name}", daemon=True)
-    thread.start()
-    thread.join(timeout_seconds)
-    match found:
-        case [Ending() as ending]:
-            return ending
-        case [BaseException() as error]:
-            raise error
-        case _:
-            return Ending(Code.FAILED, line(name, "failed", f"it is not over after {timeout_seconds:g} s"))
+def not_over(name: str, timeout_seconds: float) -> Ending:
+    """How a check ends that has used up its time."""
+    return Ending(Code.FAILED, line(name, "failed", f"it is not over after {timeout_seconds:g} s"))
 
 
 def line(name: str, outcome: str, said: str) -> str:
@@ -72,3 +69,18 @@ def _ending(name: str, check: Check) -> Ending:
         return Ending(Code.FAILED, line(name, "failed", str(error)))
     except CheckInconclusive as error:
         return Ending(Code.INCONCLUSIVE, line(name, "inconclusive", str(error)))
+
+
+@contextmanager
+def _alarm(seconds: float) -> Iterator[None]:
+    """Raises _Over in the block when the time is up; a timer that ran before goes on afterwards."""
+
+    def over(*_: object) -> None:
+        raise _Over
+
+    before, left = signal.signal(signal.SIGALRM, over), signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, *left)
+        signal.signal(signal.SIGALRM, before)

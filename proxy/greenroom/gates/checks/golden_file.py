@@ -3,6 +3,7 @@
 The rule: one line, about the first thing that is wrong, with its line and field; and nothing in it that is not obeyed.
 """
 
+import json
 import re
 from collections.abc import Iterator
 from enum import StrEnum
@@ -10,7 +11,7 @@ from pathlib import Path
 from typing import Annotated, Any, Final, Self
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError, field_validator, model_validator
 
 from greenroom.gates.checks.asking import excerpt
 from greenroom.gates.checks.chats import user
@@ -75,7 +76,7 @@ class Prompt(_Strict):
             raise ValueError(f"needs one of text, regex and token_ids, and has {told}")
         try:
             re.compile(self.regex or "")
-        except re.error as error:
+        except (re.error, OverflowError, RecursionError) as error:
             raise ValueError(f"has a regex that is none: {error}") from error
         return self
 
@@ -93,6 +94,16 @@ class GoldenFile(_Strict):
     max_tokens: Tokens = DEFAULT_TOKENS
     token_ids_from: TokenIdsFrom = TokenIdsFrom.DYNAMO
     extra: dict[str, Any] = Field(default_factory=dict)
+
+    @field_validator("extra")
+    @classmethod
+    def _is_json(cls, extra: dict[str, Any]) -> dict[str, Any]:
+        # YAML knows dates, bytes, sets and mappings within themselves too.
+        try:
+            json.dumps(extra, allow_nan=False)
+        except (TypeError, ValueError, RecursionError) as error:
+            raise ValueError(f"cannot be said in JSON: {error}") from error
+        return extra
 
     @model_validator(mode="after")
     def _says_nothing_twice(self) -> Self:

@@ -32,6 +32,8 @@ def test_a_request_has_no_sampling() -> None:
     [
         ({"content": "hello"}, [Part.CONTENT]),
         ({"content": " \n"}, []),
+        ({"content": "\u200b\ufeff\0"}, []),
+        ({"reasoning": "\u200b"}, []),
         ({"content": None}, []),
         ({"content": ["hello"]}, []),
         ({"reasoning_content": "hm"}, [Part.REASONING]),
@@ -57,10 +59,20 @@ def test_an_answer_without_a_choice_is_told(nothing: object) -> None:
         whole(nothing)
 
 
+@pytest.mark.parametrize("reason", ["abort", "error"])
+def test_an_answer_that_was_given_up_is_told(reason: str) -> None:
+    choice = {"message": {"content": "a"}, "delta": {"content": "a"}, "finish_reason": reason}
+    for taken in (whole, event_said):
+        with pytest.raises(CheckFailed, match=f"the answer was given up: its finish_reason is '{reason}'"):
+            taken({"choices": [choice]})
+
+
 @pytest.mark.parametrize("taken", [whole, event_said])
 def test_an_error_at_http_200_is_told(taken: Any) -> None:
     with pytest.raises(CheckFailed, match=r'the answer is an error: \{"message": "out of memory"\}'):
         taken({"error": {"message": "out of memory"}, **answer({"content": "hello"})})
+    with pytest.raises(CheckFailed, match="the answer is an error: .*out of memory"):
+        taken({"object": "error", "message": "out of memory", "code": 500})  # As some engines say it amid a stream.
 
 
 def test_a_stream_is_put_together() -> None:
@@ -95,6 +107,8 @@ def test_a_share_without_a_token_is_told_apart(delta: dict[str, Any], is_anythin
         ({**answer({"content": "a"}), "nvext": {"completion_token_ids": [7]}}, (7,)),
         ({**answer({"content": "a"}), "nvext": 3}, ()),
         (answer({"content": "a"}, token_ids="5"), ()),
+        (answer({"content": "a"}, token_ids=[5, "x", 6]), ()),
+        (answer({"content": "a"}, token_ids=[True]), ()),
         (answer({"content": "a"}), ()),
     ],
 )

@@ -1,5 +1,7 @@
 """How checks end: three ways, each with its code and one line; and never later than their time."""
 
+import re
+import signal
 import threading
 
 import pytest
@@ -35,6 +37,20 @@ def test_whatever_hangs_the_check_is_over_in_time() -> None:
     finally:
         forever.set()
     assert ending == Ending(Code.FAILED, "smoke failed: it is not over after 0.05 s")
+
+
+def test_a_regular_expression_that_never_ends_is_over_in_time() -> None:
+    ending = ended("smoke", lambda: str(re.search("(a+)+$", "a" * 60 + "b")), 0.05)
+    assert ending == Ending(Code.FAILED, "smoke failed: it is not over after 0.05 s")
+
+
+def test_a_timer_that_runs_goes_on_afterwards() -> None:
+    signal.setitimer(signal.ITIMER_REAL, 50)
+    try:
+        ended("smoke", lambda: "fine", 20)
+        assert signal.getitimer(signal.ITIMER_REAL)[0] > 20
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
 
 
 def test_what_is_wrong_with_the_check_itself_is_not_hidden() -> None:
