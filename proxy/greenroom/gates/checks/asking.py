@@ -120,13 +120,15 @@ def _lines(parts: Iterable[bytes]) -> Iterator[bytes]:
 
 
 def _parts(answer: HTTPResponse) -> Iterator[bytes]:
-    """What comes, as it comes, up to the bound."""
+    """What comes, as it comes, up to the bound, and to the end that was told."""
     read = 0
     while part := answer.read1(PART_BYTES):
         read += len(part)
         if read > MAX_ANSWER_BYTES:
             raise _Trouble(f"the answer is longer than {MAX_ANSWER_BYTES} bytes")
         yield part
+    if answer.length:  # What was told and did not come: reading piece by piece does not mind.
+        raise _Trouble(f"the answer broke off {answer.length} bytes before its end")
 
 
 def _whole(answer: HTTPResponse) -> bytes:

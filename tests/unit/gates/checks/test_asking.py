@@ -107,6 +107,12 @@ def test_an_answer_that_breaks_off_is_told() -> None:
     assert said.startswith("it speaks no HTTP, or broke off (IncompleteRead")
 
 
+def test_an_answer_that_is_shorter_than_it_says_is_told() -> None:
+    """Though what came is JSON, and would do."""
+    cut = b"HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\n{}"
+    assert words(lambda _: [cut]) == "the answer broke off 7 bytes before its end"
+
+
 def test_silence_is_told() -> None:
     def silent(_: object) -> Iterator[bytes]:
         yield b"HTTP/1.1 200 OK\r\n"
