@@ -56,16 +56,18 @@ def _compared(card: GatedKey, instance: Instance, others: Sequence[Instance]) ->
 
 def _comparable(card: GatedKey, instance: Instance, other: Instance) -> Iterator[GatedKey]:
     """Public cards of the same model at the same place, with the same types of model and worker."""
-    if other.id == instance.id or _place(other) != _place(instance):
+    if other.id == instance.id:
         return
     for theirs in other.gated_keys:
-        is_same = theirs.model == card.model and set_of(theirs.configuration) == set_of(card.configuration)
+        is_same = theirs.model == card.model and _place(theirs, other) == _place(card, instance)
+        is_same = is_same and set_of(theirs.configuration) == set_of(card.configuration)
         if theirs.live and theirs.public and theirs.configuration and is_same:
             yield theirs
 
 
-def _place(instance: Instance) -> tuple[str, str, frozenset[str]]:
-    return instance.namespace, instance.component, frozenset(instance.endpoints)
+def _place(card: GatedKey, instance: Instance) -> bytes:
+    """Namespace, component and endpoint, as its key has them: an instance may serve at several."""
+    return card.key.partition(instance.id.encode())[0]
 
 
 def _models(cards: Sequence[GatedKey]) -> str:

@@ -19,16 +19,10 @@ def instance(
     model: str = "tiny",
     component: str = "backend",
 ) -> Instance:
-    key = GatedKey(key=b"v1/mdc/x", live=live, public=public, model=model, configuration=line)
-    record = GatedKey(key=b"v1/instances/x", live=True, public=True)
-    return Instance(
-        id=name,
-        namespace="dynamo",
-        component=component,
-        endpoints=["generate"],
-        gated_keys=[record, key],
-        models=[model],
-    )
+    place = f"dynamo/{component}/generate/{name}"
+    key = GatedKey(key=f"v1/mdc/{place}".encode(), live=live, public=public, model=model, configuration=line)
+    record = GatedKey(key=f"v1/instances/{place}".encode(), live=True, public=True)
+    return Instance(id=name, gated_keys=[record, key], models=[model])
 
 
 MINE = instance("aa", public=False)
@@ -68,6 +62,15 @@ def test_who_is_not_comparable_is_not_compared(other: Instance) -> None:
     with pytest.raises(CheckInconclusive, match="no released instance to compare tiny with"):
         checked(other)
     assert checked(other, alone_is_fine=True) == "tiny: nobody to compare with"
+
+
+def test_an_instance_that_serves_elsewhere_too_is_compared_where_both_do() -> None:
+    """Else whoever has an endpoint more would have nobody to be compared with, and pass alone."""
+    mine = instance("aa", public=False)
+    mine.endpoints.append("embed")
+    mine.gated_keys.add(key=b"v1/mdc/dynamo/backend/embed/aa", live=True, model="words", configuration=LINE)
+    with pytest.raises(CheckFailed, match="tiny is not that of bb"):
+        checked(instance("bb", OTHER), mine=mine, alone_is_fine=True)
 
 
 def test_one_card_without_anybody_is_told_though_another_has_somebody() -> None:
