@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import structlog
 
 from greenroom.control.http import HttpServer
 from greenroom.gates.check_server import CheckServer
+from tests.support.control_side import EventLog
 from tests.support.descendants import DAEMON, gone, wait_pid
 
 FOREVER_SECONDS = 3600.0
@@ -31,7 +31,7 @@ async def serving(
     concurrency: int = 4, timeout_seconds: float = FOREVER_SECONDS, **checks: Sequence[str]
 ) -> AsyncIterator[int]:
     """The port on which these checks are served."""
-    server = CheckServer(checks, concurrency, timeout_seconds, structlog.get_logger())
+    server = CheckServer(checks, concurrency, timeout_seconds, EventLog())
     http = HttpServer(server.app(), host="127.0.0.1", port=0)
     port = http.start()
     async with asyncio.TaskGroup() as group:
