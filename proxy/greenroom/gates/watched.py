@@ -13,19 +13,15 @@ from typing import Any
 @asynccontextmanager
 async def watched(watch: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
     """Cancels the block where `watch` fails, which does not end otherwise; and `watch` where the block is over."""
-    task, failed, is_cancelled = asyncio.current_task(), list[object](), False
+    task = asyncio.current_task()
     assert task is not None, "a block runs in a task"
     before = task.cancelling()
     try:
         async with asyncio.TaskGroup() as group:
             watching = group.create_task(watch)
-            watching.add_done_callback(failed.append)  # Right after the group's own, which cancels the block.
-            try:
-                yield
-            finally:
-                is_cancelled = task.cancelling() > before + len(failed)
+            yield
             watching.cancel()
     except BaseExceptionGroup as several:
-        if is_cancelled:
+        if task.cancelling() > before:  # The group's own cancellation of the block is taken back by now.
             raise asyncio.CancelledError from None
         raise several.exceptions[0] from None
