@@ -71,7 +71,7 @@ def test_an_answer_that_was_given_up_is_told(reason: str) -> None:
 def test_an_error_at_http_200_is_told(taken: Any) -> None:
     with pytest.raises(CheckFailed, match=r'the answer is an error: \{"message": "out of memory"\}'):
         taken({"error": {"message": "out of memory"}, **answer({"content": "hello"})})
-    with pytest.raises(CheckFailed, match="the answer is an error: .*out of memory"):
+    with pytest.raises(CheckFailed, match=r"the answer is an error: .*out of memory"):
         taken({"object": "error", "message": "out of memory", "code": 500})  # As some engines say it amid a stream.
 
 
