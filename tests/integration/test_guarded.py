@@ -141,6 +141,17 @@ async def test_nothing_is_left_where_the_guard_itself_is_killed(
     assert not runs(pid)
 
 
+async def test_a_guard_that_was_stopped_goes_on_to_end_everything(tmp_path: Path) -> None:
+    """What has taken its environment away is the guard's to find, and nobody else's."""
+    daemon = (
+        f"env -i setsid sh -c 'echo $$ > {tmp_path}/daemon; sleep 600' & while [ ! -s {tmp_path}/daemon ]; do :; done"
+    )
+    async with guarded(["sh", "-c", f"{daemon}; kill -STOP $PPID; exec sleep 600"], ENVIRONMENT) as run:
+        pid = await asyncio.to_thread(wait_pid, tmp_path / "daemon")
+        await asyncio.to_thread(wait_for, lambda: state_of(guard_of(run)) == "T", 10, "the guard is stopped")
+    assert not runs(pid)
+
+
 def guard_of(run: Run) -> int:
     return run._process.pid
 

@@ -8,6 +8,7 @@ the time, so that it never waits for that, and only the end is kept.
 import asyncio
 import os
 import secrets
+import signal
 import socket
 import sys
 from collections.abc import Mapping, Sequence
@@ -72,6 +73,8 @@ class Run:
         """Has everything killed, and returns when it is gone. The end of the block does it."""
         with suppress(OSError):
             self._starter.shutdown(socket.SHUT_WR)
+        with suppress(ProcessLookupError):
+            self._process.send_signal(signal.SIGCONT)  # One that somebody stopped would not hear of it.
         try:
             await asyncio.wait_for(self._process.wait(), END_SECONDS)
         except TimeoutError:
