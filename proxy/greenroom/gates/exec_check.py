@@ -22,8 +22,11 @@ async def run_command(
     try:
         async with guarded(command, {**ours, **environment}, stdout=sys.stderr.fileno()) as run:
             return await _ended(run, seconds, times_out)
-    except OSError as error:  # Of the guard itself: no process more may be started, or the command is too long.
-        return Result(Outcome.ERROR, f"cannot run {command[0]!r}: {error.strerror}")
+    # Of the guard itself: no process more may be started, or the command is too long; or a variable cannot be said to
+    # any process, as the name of a model can be that a worker has chosen.
+    except (OSError, ValueError) as error:
+        why = error.strerror if isinstance(error, OSError) else error
+        return Result(Outcome.ERROR, f"cannot run {command[0]!r}: {why}")
 
 
 async def _ended(run: Run, seconds: float, times_out: str) -> Result:

@@ -59,6 +59,8 @@ class GateCheck(BaseModel):
             raise ValueError("exec: is an empty command")
         if self.exec is not None and any("\0" in word for word in self.exec):
             raise ValueError("exec: has a character that no command can have (NUL)")
+        if self.exec is not None and any("\ud800" <= character <= "\udfff" for character in "".join(self.exec)):
+            raise ValueError("exec: has half a character (a lone surrogate), which no command can have")
         return self
 
 

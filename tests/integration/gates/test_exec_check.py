@@ -19,6 +19,12 @@ async def test_what_is_not_known_of_the_instance_is_not_set(monkeypatch: pytest.
     assert told == Result(Outcome.PASSED, "unset")
 
 
+async def test_what_no_process_can_be_told_is_an_error() -> None:
+    """A model's name is its worker's to choose."""
+    told = await run_command(["true"], {"DYN_VALIDATION_MODEL": "tiny\0"}, 20, times_out="")
+    assert told == Result(Outcome.ERROR, "cannot run 'true': embedded null byte")
+
+
 async def test_what_is_too_long_for_any_process_is_an_error() -> None:
     told = await run_command(["true", "x" * 2**22], {}, 20, times_out="")
     assert told == Result(Outcome.ERROR, "cannot run 'true': Argument list too long")

@@ -63,6 +63,7 @@ URL = "http://127.0.0.1/x"
         ("a", {"exec": [], "timeout_secs": 1}, "exec: is an empty command"),
         ("a", {"exec": [""], "timeout_secs": 1}, "exec: is an empty command"),
         ("a", {"exec": ["a\0"], "timeout_secs": 1}, "exec: has a character that no command can have (NUL)"),
+        ("a", {"exec": ["a\ud800"], "timeout_secs": 1}, "exec: has half a character (a lone surrogate)"),
         ("a", {"exec": "a b", "timeout_secs": 1}, "exec: 'a b' is not a list of words, as"),
         ("a", {"exec": ["a", 1], "timeout_secs": 1}, "exec: 1 is not a list of words, as"),
         ("a", {"exec": ["a"]}, f"timeout_secs: is missing: {TIMEOUT}"),
