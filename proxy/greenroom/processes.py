@@ -7,8 +7,8 @@ import resource
 import signal
 import socket
 import sys
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 
 from greenroom.errors import StartError
 
@@ -58,6 +58,28 @@ def free_port(host: str = "127.0.0.1") -> int:
         if can_bind(host, port):
             return port
     raise StartError(f"no free port on {host} from {PORTS.start} to {PORTS.stop - 1}")
+
+
+@contextmanager
+def reserved_port(host: str = "127.0.0.1") -> Iterator[int]:
+    """A free port for a child that takes a while to listen there; nobody who asks here is given it in the block.
+
+    Nor in another process, as long as it is one of this network namespace: the mark is a name of the kernel's in that.
+    """
+    with socket.socket(socket.AF_UNIX) as mark:
+        for port in random.sample(PORTS, ATTEMPTS):
+            if can_bind(host, port) and _is_marked(mark, port):
+                yield port
+                return
+    raise StartError(f"no free port on {host} from {PORTS.start} to {PORTS.stop - 1}")
+
+
+def _is_marked(mark: socket.socket, port: int) -> bool:
+    try:
+        mark.bind(f"\0greenroom port {port}")
+    except OSError:  # Somebody else's child is about to listen there.
+        return False
+    return True
 
 
 def can_bind(host: str, port: int) -> bool:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
 from greenroom.addresses import Address
-from greenroom.errors import ControlError, UnknownPreview
+from greenroom.errors import ControlError, StartError, UnknownPreview
 from greenroom.gates.given_back import given_back
 from greenroom.gates.guarded import Run, guarded
 from greenroom.gates.http_call import CallFailed, get
@@ -22,6 +22,7 @@ from greenroom.gates.result import with_last_words
 from greenroom.gates.url_place import UrlPlace
 from greenroom.gates.watched import watched
 from greenroom.pb.control.v1.control_pb2 import Preview
+from greenroom.processes import reserved_port
 
 PORT, ENDPOINTS = "{port}", "{etcd_endpoints}"
 USUAL: Final = {"DYN_REQUEST_PLANE": "tcp", "DYN_EVENT_PLANE": "zmq"}
@@ -70,7 +71,8 @@ class Frontend:
     settings: FrontendSettings
     previews: Previews
     log: Any
-    port: int
+    port: int = field(default=0, init=False)
+    """Nobody else's for as long as it runs; else its gates could ask the frontend of another instance."""
     _run: Run | None = None
     _over: "asyncio.Future[str]" = field(default_factory=lambda: asyncio.get_running_loop().create_future())
 
@@ -87,17 +89,24 @@ class Frontend:
     async def run(self) -> None:
         """Opens the preview, and has the frontend run on it until cancelled, or until one of the two ends."""
         try:
-            async with self._previewed() as preview, self._started(preview) as run:
-                self._run = run
-                self.log.info("frontend.started", instance=self.instance, url=self.url, preview=preview.name)
-                why = await self._first(run, preview)
+            with reserved_port() as self.port:
+                why = await self._run_there()
         except ControlError as error:
             self._end(why := f"the preview cannot be opened: {error}")
+        except StartError as error:
+            self._end(why := f"the frontend cannot be started: {error}")
         except OSError as error:  # Of the guard itself.
             self._end(why := f"the frontend cannot be started: {error.strerror}")
         finally:
             self._end("the frontend was taken down")
         self.log.warning("frontend.ended", instance=self.instance, why=why)
+
+    async def _run_there(self) -> str:
+        """To its end, in words."""
+        async with self._previewed() as preview, self._started(preview) as run:
+            self._run = run
+            self.log.info("frontend.started", instance=self.instance, url=self.url, preview=preview.name)
+            return await self._first(run, preview)
 
     @asynccontextmanager
     async def use(self, model: str) -> AsyncIterator[str]:

@@ -17,7 +17,6 @@ from greenroom.gates.instance_environment import model_of
 from greenroom.gates.plan import is_public, waits_for_a_person
 from greenroom.pb.control.v1 import control_pb2
 from greenroom.pb.control.v1.control_pb2 import Instance
-from greenroom.processes import free_port
 
 
 class Fate(Enum):
@@ -81,7 +80,7 @@ class Frontends:
     def _of(self, instance_id: str) -> Frontend:
         found = self._in_use(instance_id)
         if found is None:
-            frontend = Frontend(instance_id, self.settings, self.previews, self.log, self._port())
+            frontend = Frontend(instance_id, self.settings, self.previews, self.log)
             found = self._open[instance_id] = _Open(frontend, self.spawn(frontend.run()))
         return found.frontend
 
@@ -92,11 +91,6 @@ class Frontends:
             return found
         self._end(instance_id, found.frontend)
         return None
-
-    def _port(self) -> int:
-        """Of no other one, which may take seconds until it listens: checks of two instances would ask the same."""
-        taken = {one.frontend.port for one in self._open.values()}
-        return next(port for port in iter(free_port, None) if port not in taken)
 
     def _kept(self, frontend: Frontend, now: datetime) -> datetime:
         seconds = self.settings.keep_failed_seconds

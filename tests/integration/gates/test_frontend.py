@@ -17,7 +17,6 @@ from greenroom.gates.frontend import Frontend, FrontendFailed, FrontendSettings
 from greenroom.pb.control.v1 import control_pb2 as pb
 from tests.support.control_side import EventLog
 from tests.support.descendants import gone, wait_pid
-from tests.support.ports import free_port
 
 LISTS = """
 import os, socket, sys
@@ -70,7 +69,7 @@ class OnePreview:
 async def running(preview: OnePreview, *command: str) -> AsyncIterator[Frontend]:
     settings = FrontendSettings(command, 60, 60, 60)
     async with asyncio.TaskGroup() as group:
-        frontend = Frontend("5", settings, preview, EventLog(), free_port())
+        frontend = Frontend("5", settings, preview, EventLog())
         task = group.create_task(frontend.run())
         yield frontend
         task.cancel()

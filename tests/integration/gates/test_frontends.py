@@ -1,6 +1,7 @@
 """The frontends of a runner as processes: kept, taken down, and never used again once they have failed."""
 
 import asyncio
+import random
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from greenroom.gates.frontend import FrontendFailed, FrontendSettings
 from greenroom.gates.frontends import Frontends
 from greenroom.pb.control.v1 import control_pb2 as pb
 from tests.support.control_side import EventLog
+from tests.support.ports import free_port
 from tests.support.shown import NOW, shown
 
 SETTINGS = FrontendSettings(("sleep", "600", "{port}"), start_seconds=60, keep_failed_seconds=10, preview_seconds=60)
@@ -124,18 +126,17 @@ async def test_nor_is_it_kept_for_anybody(tmp_path: Path) -> None:
 
 
 async def test_no_two_have_the_same_port(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One that has not begun to listen yet is seen by nobody else who looks for a free one."""
-    ports = iter((20001, 20001, 20002))
-    monkeypatch.setattr("greenroom.gates.frontends.free_port", lambda: next(ports))
+    """Of two that start at once one listens first; the gates of the other would ask it, and pass what it says."""
+    ports = [free_port(), free_port()]
+    monkeypatch.setattr(random, "sample", lambda *_: ports)
     log = EventLog()
     async with asyncio.TaskGroup() as group:
         frontends = Frontends(SETTINGS, SomePreviews(), group.create_task, log)
         using = [group.create_task(used(frontends, shown(instance))) for instance in ("1", "2")]
         await log.wait_named("frontend.started", 2)
-        assert {one["url"] for one in log.named("frontend.started")} == {
-            "http://127.0.0.1:20001/v1",
-            "http://127.0.0.1:20002/v1",
-        }
+        assert sorted(one["url"] for one in log.named("frontend.started")) == sorted(
+            f"http://127.0.0.1:{port}/v1" for port in ports
+        )
         for task in using:
             task.cancel()
         for instance in ("1", "2"):

@@ -27,7 +27,7 @@ class NoPreviews:
 
 async def test_without_a_preview_there_is_none() -> None:
     async with asyncio.TaskGroup() as group:
-        frontend = Frontend("5", SETTINGS, NoPreviews(), EventLog(), 1)
+        frontend = Frontend("5", SETTINGS, NoPreviews(), EventLog())
         group.create_task(frontend.run())
         with pytest.raises(FrontendFailed, match="the preview cannot be opened: you may not"):
             async with frontend.use("tiny"):
@@ -54,7 +54,7 @@ class SlowPreview:
 
 async def test_a_preview_whose_answer_nobody_waits_for_any_more_is_closed() -> None:
     preview = SlowPreview()
-    task = asyncio.ensure_future(Frontend("5", SETTINGS, preview, EventLog(), 1).run())
+    task = asyncio.ensure_future(Frontend("5", SETTINGS, preview, EventLog()).run())
     await preview.open.wait()
     task.cancel()
     preview.may_answer.set()
