@@ -1,12 +1,15 @@
 """How events are logged: structlog, one line an event, to standard error. Keys yes, values of keys never.
 
-The rule: whatever a worker or a check calls itself, a line stays a line, and no terminal obeys it.
+The rule: whatever a worker or a check calls itself, a line stays a line, and no terminal obeys it. Who logs never fails
+by it: whatever reads standard error may end before us.
 """
 
+import io
 import logging
 import sys
 from collections.abc import MutableMapping
-from typing import Any
+from contextlib import suppress
+from typing import Any, TextIO, cast
 
 import structlog
 
@@ -19,7 +22,7 @@ def configure_logs(level: LogLevel, log_format: LogFormat) -> None:
     structlog.configure(
         processors=[*_common(), *_rendering(log_format)],
         wrapper_class=structlog.make_filtering_bound_logger(least),
-        logger_factory=structlog.WriteLoggerFactory(sys.stderr),
+        logger_factory=structlog.WriteLoggerFactory(cast(TextIO, _Unfailing(sys.stderr))),
         cache_logger_on_first_use=True,
     )
     handler = logging.StreamHandler(sys.stderr)
@@ -30,6 +33,22 @@ def configure_logs(level: LogLevel, log_format: LogFormat) -> None:
         )
     )
     logging.basicConfig(handlers=[handler], level=max(least, logging.WARNING), force=True)
+
+
+class _Unfailing(io.TextIOBase):
+    """A stream to write to. What cannot be written is lost."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+
+    def write(self, text: str) -> int:
+        with suppress(OSError):
+            self._stream.write(text)
+        return len(text)
+
+    def flush(self) -> None:
+        with suppress(OSError):
+            self._stream.flush()
 
 
 def _common() -> list[structlog.typing.Processor]:

@@ -2,6 +2,8 @@
 
 import json
 import logging
+import os
+import sys
 from collections.abc import Iterator
 
 import pytest
@@ -86,3 +88,18 @@ def test_a_name_can_neither_begin_a_line_nor_move_the_cursor(capsys: pytest.Capt
         r"turn=\u202e",
         "[warning] first\\nsecond \\x1b[2J",
     ]
+
+
+@pytest.mark.parametrize("log_format", LogFormat)
+def test_nobody_who_logs_fails_because_the_reader_has_gone(
+    monkeypatch: pytest.MonkeyPatch, log_format: LogFormat
+) -> None:
+    """As with a log collector that is started again: a signal's first step is a line in the log."""
+    reading, writing = os.pipe()
+    os.close(reading)
+    broken = os.fdopen(writing, "w", buffering=1)
+    monkeypatch.setattr(sys, "stderr", broken)
+    configure_logs(LogLevel.INFO, log_format)
+    structlog.get_logger().info("stopping", signal="SIGTERM")
+    with pytest.raises(BrokenPipeError):
+        broken.close()
