@@ -25,8 +25,14 @@ from greenroom.pb.control.v1.control_pb2 import Preview
 from greenroom.processes import reserved_port
 
 PORT, ENDPOINTS = "{port}", "{etcd_endpoints}"
-USUAL: Final = {"DYN_REQUEST_PLANE": "tcp", "DYN_EVENT_PLANE": "zmq"}
-"""Where nobody says otherwise: what needs no further service."""
+USUAL: Final = {
+    "DYN_REQUEST_PLANE": "tcp",
+    "DYN_EVENT_PLANE": "zmq",
+    "DYN_LOG": "info,dynamo_llm::http::service=warn",
+    "DYN_SDK_DISABLE_ANSI_LOGGING": "1",
+}
+"""Where nobody says otherwise: what needs no further service; and a log whose end, the reason when it does not come up,
+is not full of our own requests, nor of colours."""
 POLL_SECONDS: Final = 0.3
 ANSWER_SECONDS: Final = 5.0
 """A frontend that is slower to list its models is asked anew."""
@@ -74,6 +80,7 @@ class Frontend:
     port: int = field(default=0, init=False)
     """Nobody else's for as long as it runs; else its gates could ask the frontend of another instance."""
     _run: Run | None = None
+    _answers: str = "it has not answered"
     _over: "asyncio.Future[str]" = field(default_factory=lambda: asyncio.get_running_loop().create_future())
 
     @property
@@ -118,7 +125,7 @@ class Frontend:
             await self._listed(model)
             yield self.url
             if not await self._lists(model):
-                raise FrontendFailed(self._with_last_words(f"the frontend no longer lists {model!r}"))
+                raise FrontendFailed(self._with_last_words(f"the frontend no longer lists {model!r}: {self._answers}"))
 
     async def _fail_when_over(self) -> None:
         raise FrontendFailed(await asyncio.shield(self._over))
@@ -131,7 +138,7 @@ class Frontend:
                         return
                     await asyncio.sleep(POLL_SECONDS)
         except TimeoutError:
-            what = f"the frontend did not list {model!r} within {self.settings.start_seconds:g} s"
+            what = f"the frontend did not list {model!r} within {self.settings.start_seconds:g} s: {self._answers}"
             why = self._with_last_words(what)
             self._end(why)  # Whoever else waits for it is told the same.
             raise FrontendFailed(why) from None
@@ -143,9 +150,16 @@ class Frontend:
         place = UrlPlace(Address("127.0.0.1", self.port), "/v1/models")
         try:
             async with asyncio.timeout(ANSWER_SECONDS):
-                return model in models_in((await get(place)).text)
-        except (CallFailed, TimeoutError):
+                answer = await get(place)
+        except CallFailed as error:
+            self._answers = str(error)
             return False
+        except TimeoutError:
+            self._answers = f"it said nothing for {ANSWER_SECONDS:g} s"
+            return False
+        models = models_in(answer.text)
+        self._answers = f"it answers {answer.status}, and lists {', '.join(models) or 'none'}"
+        return model in models
 
     def _previewed(self) -> AbstractAsyncContextManager[Preview]:
         opening = self.previews.open_preview(self.instance, self.settings.preview_seconds)

@@ -22,8 +22,8 @@ LISTS = """
 import os, socket, sys
 port, endpoints, folder = sys.argv[1:]
 with open(f"{folder}/told", "w") as file:
-    print(endpoints, *(os.environ[name] for name in ("ETCD_ENDPOINTS", "DYN_DISCOVERY_BACKEND", "DYN_REQUEST_PLANE")),
-          end="", file=file)
+    print(endpoints, *(os.environ[name] for name in ("ETCD_ENDPOINTS", "DYN_DISCOVERY_BACKEND", "DYN_REQUEST_PLANE",
+                                                   "DYN_LOG")), end="", file=file)
 with open(f"{folder}/new", "w") as file:
     file.write(f"{os.getpid()}")
 os.rename(f"{folder}/new", f"{folder}/pid")
@@ -89,11 +89,13 @@ async def used(frontend: Frontend, then: Callable[[], Awaitable[None]]) -> None:
 
 
 async def test_it_is_used_once_it_lists_the_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("DYN_REQUEST_PLANE", raising=False)
+    for name in frontends.USUAL:
+        monkeypatch.delenv(name, raising=False)
     preview = OnePreview()
     async with running(preview, *lists(tmp_path)) as frontend, frontend.use("tiny") as url:
         assert url == f"http://127.0.0.1:{frontend.port}/v1"
-        assert (tmp_path / "told").read_text() == "http://127.0.0.1:7 http://127.0.0.1:7 etcd tcp"
+        usual = f"tcp {frontends.USUAL['DYN_LOG']}"
+        assert (tmp_path / "told").read_text() == f"http://127.0.0.1:7 http://127.0.0.1:7 etcd {usual}"
         assert preview.is_open
     assert gone(wait_pid(tmp_path / "pid"))
     assert not preview.is_open
@@ -105,10 +107,18 @@ async def test_one_that_does_not_list_the_model_in_time_is_of_no_use(tmp_path: P
         async with frontend.use("tiny"):
             waiting = asyncio.ensure_future(frontend.use("large").__aenter__())
             await asyncio.sleep(0)
-        with pytest.raises(FrontendFailed, match=r"the frontend did not list 'other' within 0\.1 s"):
+        with pytest.raises(
+            FrontendFailed, match=r"^the frontend did not list 'other' within 0\.1 s: it answers 200, and lists tiny$"
+        ):
             await hurried(frontend).use("other").__aenter__()
         with pytest.raises(FrontendFailed, match=r"did not list 'other' within 0\.1 s"):
             await waiting
+
+
+async def test_one_that_nobody_can_ask_is_told_with_why() -> None:
+    async with running(OnePreview(), "sleep", "600", "{port}") as frontend:
+        with pytest.raises(FrontendFailed, match=r"within 0\.1 s: 127\.0\.0\.1:\d+: Connection refused$"):
+            await hurried(frontend).use("tiny").__aenter__()
 
 
 async def test_its_end_ends_whoever_uses_it(tmp_path: Path) -> None:
