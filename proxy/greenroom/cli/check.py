@@ -99,10 +99,10 @@ def golden(
 
 
 def latency(
-    ttft_p50: Annotated[Milliseconds, typer.Option("--ttft-p50", metavar="MS", help="Time to first token.")] = None,
-    ttft_p99: Annotated[Milliseconds, typer.Option("--ttft-p99", metavar="MS", help="Of 100 requests one.")] = None,
-    itl_p50: Annotated[Milliseconds, typer.Option("--itl-p50", metavar="MS", help="Time between tokens.")] = None,
-    itl_p99: Annotated[Milliseconds, typer.Option("--itl-p99", metavar="MS", help="Of 100 gaps one.")] = None,
+    ttft_p50: Annotated[Milliseconds, typer.Option("--ttft-p50", metavar="MS", help="To first token, median.")] = None,
+    ttft_p99: Annotated[Milliseconds, typer.Option("--ttft-p99", metavar="MS", help="Slowest of 100.")] = None,
+    itl_p50: Annotated[Milliseconds, typer.Option("--itl-p50", metavar="MS", help="Between tokens, median.")] = None,
+    itl_p99: Annotated[Milliseconds, typer.Option("--itl-p99", metavar="MS", help="Longest of 100.")] = None,
     requests: Annotated[
         int, typer.Option("--requests", metavar="N", min=FEWEST_REQUESTS, max=MOST_REQUESTS, help="How many count.")
     ] = 32,

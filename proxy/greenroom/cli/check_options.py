@@ -27,6 +27,7 @@ LAST_RESORT_SECONDS: Final = 2.0
 SILENCE_SHARE: Final = 0.9
 """Of a check's time: who says nothing for so long is told of by name, before the time is up."""
 LARGEST_TOKENS: Final = 100_000
+WHO_SETS_IT: Final = " (`greenroom gates run --frontend` sets it for its gates)"
 
 BaseUrl = Annotated[
     str,
@@ -45,17 +46,17 @@ def asker_of(base_url: str, timeout_seconds: float, *, allow_remote: bool) -> "A
     from greenroom.gates.checks.asking import Asker
     from greenroom.gates.checks.place import Place
 
-    given = must_be_given("--base-url", base_url, Variable.BASE_URL)
+    given = must_be_given("--base-url", base_url, Variable.BASE_URL, note=WHO_SETS_IT)
     try:
         return Asker(Place.of_url(given, allow_remote=allow_remote), SILENCE_SHARE * timeout_seconds)
     except ValueError as error:
         raise SettingsError(f"--base-url '{given}': {error}") from error
 
 
-def must_be_given(option: str, text: str, variable: Variable) -> str:
+def must_be_given(option: str, text: str, variable: Variable, *, note: str = "") -> str:
     """The text; SettingsError where it is blank."""
     if not text.strip():
-        raise SettingsError(f"{option} is not given, and {variable} is not set")
+        raise SettingsError(f"{option} is not given, and {variable} is not set{note}")
     return text.strip()
 
 

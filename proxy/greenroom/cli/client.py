@@ -11,7 +11,7 @@ from greenroom.client.place import INSECURE_VARIABLE, TOKEN_FILE_VARIABLE, TOKEN
 
 OPTIONS: Final = Naming(
     control="--control",
-    elsewhere="--control or GREENROOM_CONTROL names another address",
+    elsewhere="by --control or GREENROOM_CONTROL",
     ca="--control-ca",
     cert="--control-cert",
     key="--control-key",

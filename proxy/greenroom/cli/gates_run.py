@@ -16,7 +16,7 @@ from greenroom.control.http import HttpServer
 from greenroom.core.policy import Policy
 from greenroom.core.selectors import Selector
 from greenroom.errors import ControlError, SettingsError
-from greenroom.gates.agreement import unasked, why_refused
+from greenroom.gates.agreement import unasked, why_refused, why_unasked
 from greenroom.gates.control_calls import RunnerCalls
 from greenroom.gates.environment import Variable
 from greenroom.gates.frontend import FrontendSettings
@@ -130,7 +130,7 @@ async def _agree(settings: RunnerSettings, calls: RunnerCalls, log: Any) -> None
     if why := why_refused(policy, settings.gates, settings.selector, settings.hold, checks_public=checks_public):
         raise SettingsError(why)
     if names := unasked(policy, settings.gates):
-        log.warning("gates.unasked", gates=names, why="no rule of the proxy's policy asks for them")
+        log.warning("gates.unasked", gates=names, why=why_unasked(policy))
 
 
 def _checks_public(settings: RunnerSettings) -> bool:

@@ -44,7 +44,10 @@ Which = Annotated[
     ),
 ]
 Only = Annotated[bool, typer.Option("--only", help="No other instance, public or not: this one alone.")]
-For = Annotated[str | None, typer.Option("--for", metavar="DURATION", help="Closes by itself, after 1h by default.")]
+For = Annotated[
+    str | None,
+    typer.Option("--for", metavar="DURATION", help="Closes by itself after so long, 24h at most. (default: 1h)"),
+]
 PreviewId = Annotated[str, typer.Argument(metavar="ID", help="Any part of the id that no other preview has.")]
 
 

@@ -91,7 +91,7 @@ class Greenroom:
         self._calls.close()
 
     def instances(
-        self, *, state: State | None = None, namespace: str = "", component: str = "", model: str = ""
+        self, *, state: State | str | None = None, namespace: str = "", component: str = "", model: str = ""
     ) -> list[Instance]:
         """All that match every filter given, in the order in which they were first seen; may be a moment behind."""
         found = self._calls.instances(state=state_filter(state), namespace=namespace, component=component, model=model)
@@ -102,7 +102,7 @@ class Greenroom:
         return instance_of(self._calls.instance(name_of(instance)))
 
     def watch(
-        self, *, state: State | None = None, namespace: str = "", component: str = "", model: str = ""
+        self, *, state: State | str | None = None, namespace: str = "", component: str = "", model: str = ""
     ) -> Iterator[Change]:
         """What is there (EXISTING), and then each change, without end; leave the loop, or close, to end it.
 
@@ -118,7 +118,7 @@ class Greenroom:
             if not self._calls.is_closed:
                 raise
 
-    def wait(self, instance: str, *, until: State = State.RELEASED, timeout_seconds: float) -> Instance:
+    def wait(self, instance: str, *, until: State | str = State.RELEASED, timeout_seconds: float) -> Instance:
         """The instance, once it is in that state, as is noticed 2 s later at the latest.
 
         A proxy that is away is asked again until the time is over.
@@ -132,7 +132,7 @@ class Greenroom:
         self,
         instance: str,
         gate: str,
-        outcome: Outcome,
+        outcome: Outcome | str,
         *,
         attempt: int,
         reason: str = "",

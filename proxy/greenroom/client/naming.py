@@ -25,7 +25,7 @@ class Naming:
     control: str
     """Where the control API is asked."""
     elsewhere: str
-    """How to ask at another address, as the end of a sentence."""
+    """How to say that it is asked at another address, as the end of a sentence."""
     ca: str
     """The CAs that an https:// control port is verified by."""
     cert: str
@@ -55,7 +55,7 @@ class Naming:
 
 ARGUMENTS: Final = Naming(
     control="address",
-    elsewhere="address names another one",
+    elsewhere="by the address that is given",
     ca="ca_file",
     cert="cert_file",
     key="key_file",

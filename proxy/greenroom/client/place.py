@@ -30,7 +30,7 @@ _YES: Final = frozenset({"1", "true", "t", "yes", "y", "on"})
 
 VARIABLES: Final = Naming(
     control=CONTROL_VARIABLE,
-    elsewhere=f"{CONTROL_VARIABLE} names another address",
+    elsewhere=f"by {CONTROL_VARIABLE}",
     ca=CA_VARIABLE,
     cert=CERT_VARIABLE,
     key=KEY_VARIABLE,

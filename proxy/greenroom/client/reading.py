@@ -44,9 +44,12 @@ def name_of(instance: str) -> str:
     return f"{_INSTANCES}{instance}"
 
 
-def state_filter(state: State | None) -> "pb.InstanceState.ValueType":
-    """The number of a state to ask for; ValueError for UNKNOWN, which no proxy can look for."""
-    return pb.INSTANCE_STATE_UNSPECIFIED if state is None else pb.InstanceState.Value(f"INSTANCE_STATE_{state.name}")
+def state_filter(state: State | str | None) -> "pb.InstanceState.ValueType":
+    """The number of a state to ask for, or of its word; ValueError for another word, and for UNKNOWN, which no proxy
+    can look for."""
+    if state is None:
+        return pb.INSTANCE_STATE_UNSPECIFIED
+    return pb.InstanceState.Value(f"INSTANCE_STATE_{State(state).name}")
 
 
 def outcome_number(outcome: Outcome | str) -> "pb.Outcome.ValueType":

@@ -20,8 +20,8 @@ TELLING_SECONDS = 1.0
 class Wait:
     """For one instance, for so many seconds from now on."""
 
-    def __init__(self, calls: ControlCalls, instance: str, until: State, timeout_seconds: float) -> None:
-        self._id, self._until, self._timeout_seconds = instance, until, timeout_seconds
+    def __init__(self, calls: ControlCalls, instance: str, until: State | str, timeout_seconds: float) -> None:
+        self._id, self._until, self._timeout_seconds = instance, State(until), timeout_seconds
         self._deadline = monotonic() + timeout_seconds
         self._calls = calls.until(self._deadline)
         self._last: Instance | None = None
@@ -72,5 +72,9 @@ class Wait:
 
 
 def _why_rejected(instance: Instance) -> str:
-    failed = [f"{gate.name} failed: {gate.reason}" for gate in instance.gates if gate.state is GateState.FAILED]
+    failed = [
+        f"{gate.name} failed{f': {gate.reason}' if gate.reason else ''}"
+        for gate in instance.gates
+        if gate.state is GateState.FAILED
+    ]
     return "; ".join(failed) or instance.waits_for or instance.reason

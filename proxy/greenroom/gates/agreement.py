@@ -40,8 +40,13 @@ def why_refused(
 
 def unasked(policy: Policy, gates: Collection[str]) -> list[str]:
     """The gates that no rule asks for."""
-    asked = {name for rule in policy.rules for name in rule.gates}
-    return sorted(set(gates) - asked)
+    return sorted(set(gates) - _asked(policy))
+
+
+def why_unasked(policy: Policy) -> str:
+    """What there is to say of such gates: mostly one of the two sides misspells them."""
+    there_are = ", ".join(sorted(_asked(policy))) or "none"
+    return f"no rule of the proxy's policy asks for them, so they are never run; what its rules ask for: {there_are}"
 
 
 def _rules(policy: Policy, gates: Collection[str], selector: Selector) -> Iterator[tuple[int, Rule]]:
@@ -56,6 +61,10 @@ def _rules(policy: Policy, gates: Collection[str], selector: Selector) -> Iterat
     for place, rule in enumerate(policy.rules):
         if set(rule.gates) & set(gates) and rule.selector.matches(known):
             yield place, rule
+
+
+def _asked(policy: Policy) -> set[str]:
+    return {name for rule in policy.rules for name in rule.gates}
 
 
 def _plain(glob: str | None) -> str | None:

@@ -70,6 +70,8 @@ def _described(root: yaml.Node, error: ValidationError) -> YamlFileError:
             words = unknown_field(str(path[-1]), list(_File.model_fields))
         case "missing":
             words = "is not given"
+        case "too_short":
+            words = "is empty"
         case "value_error":
             words = str(first["ctx"]["error"])
         case _:

@@ -78,7 +78,9 @@ class GateRuns:
                 result = await self._measured(start)
                 return await self._reported(start, result, held)
         except ClaimLost as lost:
-            self.log.warning("claim.lost", **_named(start.job), why=str(lost))
+            # Once the check is over it costs nothing, and mostly the verdict on its way has ended the claim.
+            said = self.log.warning if result is None else self.log.info
+            said("claim.lost", **_named(start.job), why=str(lost))
             return Ending.AGAIN if result is None else await self._reported(start, result, Held())
 
     async def _measured(self, start: Start) -> Result:

@@ -5,6 +5,7 @@ Whatever goes wrong is one CallFailed.
 """
 
 import asyncio
+import os
 import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -53,8 +54,17 @@ async def _called(place: UrlPlace, request: h11.Request, body: bytes) -> Answer:
         async with _connected(place.address) as (reader, writer):
             return await _asked(reader, writer, request, body)
     except (OSError, h11.ProtocolError, UnicodeError) as error:  # UnicodeError: of a host that is no name
-        words = error.strerror if isinstance(error, OSError) and error.strerror else str(error) or repr(error)
-        raise CallFailed(f"{place.address}: {words}") from error
+        raise CallFailed(f"{place.address}: {_in_words(error)}") from error
+
+
+def _in_words(error: Exception) -> str:
+    match error:
+        case ConnectionRefusedError(errno=int(number)):
+            return os.strerror(number)  # asyncio's words for it name the address again.
+        case OSError(strerror=str(words)):
+            return words
+        case _:
+            return str(error) or repr(error)
 
 
 @asynccontextmanager

@@ -121,8 +121,9 @@ def test_times_have_their_zone() -> None:
 
 
 def test_words_are_numbers_again() -> None:
-    assert (state_filter(None), state_filter(State.HELD)) == (0, pb.INSTANCE_STATE_HELD)
-    assert outcome_number(Outcome.PASSED) == outcome_number("passed") == pb.OUTCOME_PASSED  # type: ignore[arg-type]
-    for wrong in (lambda: state_filter(State.UNKNOWN), lambda: outcome_number("pass")):  # type: ignore[arg-type]
-        with pytest.raises(ValueError, match=r"pass|UNKNOWN"):
+    assert state_filter(None) == pb.INSTANCE_STATE_UNSPECIFIED
+    assert state_filter(State.HELD) == state_filter("held") == pb.INSTANCE_STATE_HELD
+    assert outcome_number(Outcome.PASSED) == outcome_number("passed") == pb.OUTCOME_PASSED
+    for wrong in (lambda: state_filter(State.UNKNOWN), lambda: state_filter("helt"), lambda: outcome_number("pass")):
+        with pytest.raises(ValueError, match=r"pass|UNKNOWN|helt"):
             wrong()

@@ -47,8 +47,8 @@ def test_a_reason_without_advice_is_passed_on_as_it_is() -> None:
 @pytest.mark.parametrize(
     ("code", "doubt"),
     [
-        (grpc.StatusCode.UNAVAILABLE, ": is `greenroom serve` running? "),
-        (grpc.StatusCode.DEADLINE_EXCEEDED, " in time: is `greenroom serve` running, and its etcd? "),
+        (grpc.StatusCode.UNAVAILABLE, ": is `greenroom serve` running there? "),
+        (grpc.StatusCode.DEADLINE_EXCEEDED, " in time: are `greenroom serve` and its etcd running there? "),
     ],
 )
 def test_nobody_there_says_where_it_asked_and_how_to_ask_elsewhere(code: grpc.StatusCode, doubt: str) -> None:
@@ -71,7 +71,7 @@ def test_anything_else_names_its_code() -> None:
 
 def test_a_program_is_told_of_its_arguments() -> None:
     said = str(in_words(Failed(grpc.StatusCode.UNAVAILABLE, "failed to connect; Socket closed"), PLACE, ARGUMENTS))
-    assert "address names another one" in said
+    assert "by the address that is given" in said
     assert "(address https://…, ca_file)" in said
     said = str(in_words(Failed(grpc.StatusCode.UNAUTHENTICATED, "no", "UNAUTHENTICATED"), PLACE, ARGUMENTS))
     assert "token or token_file say who you are" in said

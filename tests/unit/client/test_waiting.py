@@ -44,7 +44,7 @@ class Scripted:
             raise said
         return said
 
-    def result(self, until: State = State.RELEASED) -> Instance:
+    def result(self, until: State | str = State.RELEASED) -> Instance:
         return Wait(self, "a1", until, SECONDS).result()  # type: ignore[arg-type]
 
     def passes(self, seconds: float) -> None:
@@ -55,6 +55,7 @@ def test_what_is_so_already_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -
     calls = Scripted(monkeypatch, in_state("RELEASED"))
     assert calls.result().state is State.RELEASED
     assert (calls.asked, calls.now) == (1, 0.0)
+    assert Scripted(monkeypatch, in_state("RELEASED")).result("released").state is State.RELEASED
 
 
 def test_it_is_looked_at_until_it_is_so_and_an_outage_is_outlasted(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -75,6 +76,9 @@ def test_a_rejection_ends_the_wait_for_a_release_alone(monkeypatch: pytest.Monke
     with pytest.raises(RejectedError, match=r"^a1 is rejected: smoke failed: answers nonsense$") as raised:
         Scripted(monkeypatch, in_state(), rejected).result()
     assert raised.value.reason == "REJECTED"
+    silent = shown("a1", "REJECTED", {"smoke": "FAILED"})
+    with pytest.raises(RejectedError, match=r"^a1 is rejected: smoke failed$"):
+        Scripted(monkeypatch, silent).result()
     with pytest.raises(RejectedError, match=r"^a1 is rejected: smoke$"):
         Scripted(monkeypatch, in_state("REJECTED")).result()
     assert Scripted(monkeypatch, in_state(), rejected).result(State.REJECTED).state is State.REJECTED

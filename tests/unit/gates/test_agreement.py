@@ -3,7 +3,7 @@
 import pytest
 
 from greenroom.core.selectors import Selector
-from greenroom.gates.agreement import unasked, why_refused
+from greenroom.gates.agreement import unasked, why_refused, why_unasked
 from greenroom.gates.gate_config import WantedHold
 from greenroom.policy_file import parse_policy
 
@@ -49,3 +49,7 @@ def test_a_continuous_gate_needs_more_than_a_frontend_that_ends_with_the_release
 
 def test_gates_that_no_rule_asks_for_are_named() -> None:
     assert unasked(POLICY, ("smoke", "smok", "golden")) == ["golden", "smok"]
+
+
+def test_whoever_misspells_a_gate_reads_what_the_rules_ask_for() -> None:
+    assert why_unasked(POLICY).endswith("; what its rules ask for: again, latency, smoke")

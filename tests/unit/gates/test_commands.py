@@ -61,7 +61,7 @@ def test_the_documented_file_is_one(tmp_path: Path) -> None:
     ("text", "words"),
     [
         ("{}", "line 1: checks: is not given"),
-        ("checks: {}", "line 1: checks: a mapping is no command"),
+        ("checks: {}", "line 1: checks: is empty"),
         ("check: {a: b}", "did you mean 'checks'?"),
         ("checks:\n  smoke: []", "line 2: checks.smoke: is an empty command"),
         ("checks:\n  smoke: ''", "line 2: checks.smoke: is an empty command"),

@@ -134,7 +134,7 @@ async def test_even_where_the_claim_is_lost_meanwhile(monkeypatch: pytest.Monkey
     run = Run(PASSED, report=[AWAY] * 1000)
     run.runs.verdicts = LostAtReport(run.claims.answers)
     assert await run.over() is Ending.DECIDED
-    assert run.log.named("claim.lost")
+    assert run.log.named("claim.lost")[0]["level"] == "info"
 
 
 async def test_a_lost_claim_ends_the_run_without_a_word() -> None:
@@ -142,6 +142,7 @@ async def test_a_lost_claim_ends_the_run_without_a_word() -> None:
     run.runs.claim_seconds = 0.03
     assert await run.over() is Ending.AGAIN
     assert run.claims.calls == ["claim", "renew"]
+    assert run.log.named("claim.lost")[0]["level"] == "warning"
     assert run.durations == [("smoke", Outcome.STOPPED)]
 
 

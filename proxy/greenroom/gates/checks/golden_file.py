@@ -143,5 +143,7 @@ def _words(first: Any) -> str:
             return str(first["ctx"]["error"])
         case "missing":
             return "is not given"
+        case "too_short":
+            return "is empty"
         case _:
             return f"{excerpt(shown(first['input']))}: {first['msg']}"

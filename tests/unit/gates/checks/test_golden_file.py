@@ -62,7 +62,7 @@ def test_the_documented_file_is_one(tmp_path: Path) -> None:
     [
         ("", "is empty"),
         ("a: [", "line 1, column 5: is no YAML"),
-        ("prompts: []", "line 1: prompts: a list"),
+        ("prompts: []", "line 1: prompts: is empty"),
         ("seed: 1", "line 1: prompts: is not given"),
         ("prompt: []", "line 1: prompt: is not a field that is known here"),
         ("prompts:\n- prompt: a\n  txt: b", "line 3: prompts[0].txt: is not a field that is known here"),
@@ -81,7 +81,7 @@ def test_the_documented_file_is_one(tmp_path: Path) -> None:
         ("prompts:\n- prompt: a\n  text: 7", "line 3: prompts[0].text: 7"),
         ("prompts:\n- prompt: a\n  text: ''", "line 3: prompts[0].text: ''"),
         ("prompts:\n- prompt: a\n  token_ids: [1, x]", "line 3: prompts[0].token_ids[1]: 'x'"),
-        ("prompts:\n- prompt: a\n  token_ids: []", "line 3: prompts[0].token_ids: a list"),
+        ("prompts:\n- prompt: a\n  token_ids: []", "line 3: prompts[0].token_ids: is empty"),
         ("prompts:\n- prompt: a\n  text: b\n  max_tokens: 0", "line 4: prompts[0].max_tokens: 0"),
         (
             "prompts:\n- messages: [{role: user, text: b}]\n  text: b",
