@@ -5,7 +5,6 @@ checks themselves are imported when they are needed: the other commands should s
 """
 
 import os
-import sys
 import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Annotated, Final, NoReturn
@@ -13,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Final, NoReturn
 import typer
 
 from greenroom.cli.layout import printable
-from greenroom.cli.options import complain, duration
+from greenroom.cli.options import complain, duration, let_go_of_stdout
 from greenroom.errors import SettingsError
 from greenroom.gates.environment import Variable
 
@@ -91,12 +90,19 @@ def concluded(name: str, check: Callable[[], str], timeout_seconds: float) -> No
 
 
 def _said(ending: "Ending") -> int:
+    """The exit code is what counts: of a worker that passed nobody may hear otherwise because nobody reads the line."""
     if ending.code:
         complain(ending.line)
-    else:
-        print(printable(ending.line), file=sys.stdout)
-    return int(ending.code)
+        return int(ending.code)
+    try:
+        print(printable(ending.line), flush=True)
+    except OSError:
+        let_go_of_stdout()
+    return 0
 
 
 def _give_up(ending: "Ending") -> None:
-    os._exit(_said(ending))
+    try:
+        _said(ending)
+    finally:
+        os._exit(int(ending.code))

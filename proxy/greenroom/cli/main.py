@@ -6,7 +6,6 @@ wrong; 1: it failed; else the command's own.
 
 import errno
 import io
-import os
 import signal
 import sys
 from collections.abc import Sequence
@@ -30,7 +29,7 @@ from greenroom.cli import (
     verdict,
 )
 from greenroom.cli.control_place import with_files
-from greenroom.cli.options import complain
+from greenroom.cli.options import complain, let_go_of_stdout
 from greenroom.errors import GreenroomError, SettingsError
 
 CALLED_WRONGLY = 2
@@ -102,18 +101,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return INTERRUPTED
     except BrokenPipeError:
         # Whoever read us has gone, as `| head` does.
-        _let_go_of_stdout()
+        let_go_of_stdout()
         return FAILED
     except OSError as error:
         if error.errno not in FULL or error.filename is not None:
             raise
-        _let_go_of_stdout()
+        let_go_of_stdout()
         return _failed(f"standard output: {error.strerror}", FAILED)
-
-
-def _let_go_of_stdout() -> None:
-    """Python would complain once more when it flushes at its end."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _exit_code(returned: object) -> int:

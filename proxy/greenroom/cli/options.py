@@ -119,6 +119,11 @@ def complain(text: str) -> None:
     print(printable(" ".join(text.splitlines())), file=sys.stderr, flush=True)
 
 
+def let_go_of_stdout() -> None:
+    """Nobody reads it. Python would complain once more when it flushes at its end."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
 def painted(*lines: str) -> Text:
     """The words of states in their colours."""
     painted_text = Text("\n".join(map(printable, lines)))

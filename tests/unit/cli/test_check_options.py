@@ -1,5 +1,8 @@
 """What the checks' options must be, and how a check ends the command."""
 
+import os
+import sys
+
 import pytest
 import typer
 
@@ -37,6 +40,18 @@ def test_a_pass_is_said_on_standard_output(capsys: pytest.CaptureFixture[str]) -
         concluded("smoke", lambda: "fine \x1b[2J", 20)
     assert ended.value.exit_code == 0
     assert capsys.readouterr() == ("smoke passed: fine \ufffd[2J\n", "")
+
+
+def test_what_passed_has_passed_though_nobody_reads_the_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A runner hands its own standard error on to its checks, and what collects its log may have ended."""
+    reading, writing = os.pipe()
+    os.close(reading)
+    with os.fdopen(writing, "w") as broken:
+        monkeypatch.setattr(sys, "stdout", broken)
+        with pytest.raises(typer.Exit) as ended:
+            concluded("smoke", lambda: "fine", 20)
+        sys.stdout.flush()
+    assert ended.value.exit_code == 0
 
 
 @pytest.mark.parametrize(

@@ -112,7 +112,7 @@ def test_an_output_that_takes_no_more_is_no_traceback_also_at_the_very_end(
         raise error
 
     let_go: list[bool] = []
-    monkeypatch.setattr(main_module, "_let_go_of_stdout", lambda: let_go.append(True))
+    monkeypatch.setattr(main_module, "let_go_of_stdout", lambda: let_go.append(True))
     monkeypatch.setattr(main_module, "app", lambda **_: monkeypatch.setattr(terminal, "flush", full))
     assert main(["instances"]) == FAILED
     monkeypatch.undo()
