@@ -43,7 +43,11 @@ def serve(
     ] = None,
     http_listen: Annotated[
         Text,
-        typer.Option("--http-listen", metavar="HOST:PORT", help="/live, /ready, /metrics. (default: 127.0.0.1:2391)"),
+        typer.Option(
+            "--http-listen",
+            metavar="HOST:PORT",
+            help="Control API as JSON, /live, /ready, /metrics. (default: 127.0.0.1:2391)",
+        ),
     ] = None,
     policy: Annotated[
         Text, typer.Option("--policy", metavar="FILE", help="YAML: which instances need which gates.")
