@@ -101,6 +101,17 @@ async def test_standard_output_goes_where_it_is_told_to_or_nowhere(tmp_path: Pat
     assert (await ended("echo", "hello")).code == 0
 
 
+async def test_standard_output_that_nobody_reads_any_more_costs_nothing() -> None:
+    """A runner's log collector that has ended must not be held against the workers that it checks."""
+    reading, writing = os.pipe()
+    os.close(reading)
+    try:
+        async with guarded(["sh", "-c", "echo fine"], os.environ, stdout=writing) as run:
+            assert await run.ended() == Ended(0, "")
+    finally:
+        os.close(writing)
+
+
 async def test_it_runs_in_the_folder_that_is_asked_for(tmp_path: Path) -> None:
     async with guarded(["sh", "-c", "pwd >&2"], ENVIRONMENT, folder=tmp_path) as run:
         assert (await run.ended()).stderr == str(tmp_path)

@@ -8,6 +8,7 @@ the time, so that it never waits for that, and only the end is kept.
 import asyncio
 import os
 import secrets
+import select
 import signal
 import socket
 import sys
@@ -130,7 +131,7 @@ async def _start(command: Sequence[str], environment: Mapping[str, str], folder:
             process = await asyncio.create_subprocess_exec(
                 *(sys.executable, "-IS", guard.__file__, str(guards.fileno()), *command),
                 stdin=asyncio.subprocess.DEVNULL,
-                stdout=stdout,
+                stdout=_if_read(stdout),
                 stderr=writing,
                 pass_fds=(guards.fileno(),),
                 env={**environment, MARK: mark},
@@ -144,6 +145,15 @@ async def _start(command: Sequence[str], environment: Mapping[str, str], folder:
         finally:
             os.close(writing)
     return Run(process, ours, errors, mark)
+
+
+def _if_read(descriptor: int) -> int:
+    """The descriptor, or nowhere where its reader has gone: whoever writes there ends, and would have failed by it."""
+    if descriptor < 0:
+        return descriptor
+    poll = select.poll()
+    poll.register(descriptor, 0)  # That it is broken is told in any case.
+    return asyncio.subprocess.DEVNULL if poll.poll(0) else descriptor
 
 
 async def _errors() -> tuple[_Errors, int]:
