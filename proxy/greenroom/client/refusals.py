@@ -29,9 +29,7 @@ def in_words(error: grpc.RpcError, address: Address, naming: Naming) -> ControlE
     if error.code() in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED):
         # A proxy whose etcd is away says so, in its own time: whoever has less of it does not hear that.
         late = error.code() is grpc.StatusCode.DEADLINE_EXCEEDED
-        doubt = (
-            " in time: are `greenroom serve` and its etcd running" if late else ": is `greenroom serve` running there?"
-        )
+        doubt = " in time: are `greenroom serve` and its etcd running" if late else ": is `greenroom serve` running"
         return ControlError(
             f"no control API answers at {address}{doubt} there? If it is elsewhere, say so {naming.elsewhere}"
             f"{maybe_tls(details, address, naming)}",
