@@ -107,14 +107,3 @@ def test_a_killed_runner_leaves_no_frontend(proxy: Proxy, tmp_path: Path) -> Non
         assert gone(int(process))
     worker.client.revoke(worker.lease)
     wait_for(lambda: not proxy.control.previews(), SECONDS, "the preview ends with the lease")
-
-
-def test_a_stopped_runner_says_nothing_of_what_it_ends(proxy: Proxy, tmp_path: Path) -> None:
-    """Neither does it wait for anybody whom it could say it to: its frontend's end is no finding."""
-    with runner_with(proxy, tmp_path, "sleep 600") as runner:
-        worker = worker_before(proxy)
-        wait_for(lambda: len(runner.events("gate.started")) == 2, SECONDS, "the checks began")
-        assert runner.stop() == 0
-        outcomes = {event["gate"]: event["outcome"] for event in runner.events("gate.ended")}
-        assert outcomes["smoke"] == "stopped"
-    assert reason(proxy, worker) == ""
