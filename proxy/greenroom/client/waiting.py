@@ -15,6 +15,8 @@ from greenroom.errors import ControlError, NoSuchInstanceError, RejectedError, T
 
 TELLING_SECONDS = 1.0
 """A call that the end of the time cut shorter than this says nothing about the proxy: what was known before counts."""
+LAST_LOOK_SECONDS = 0.1
+"""So near the end of the time the last look is: what is then said of the instance should be so still."""
 
 
 class Wait:
@@ -39,8 +41,13 @@ class Wait:
                     raise
                 if monotonic() < self._deadline or monotonic() - asked >= TELLING_SECONDS:
                     trouble = str(error)
-            sleep(min(backoff.next_seconds(), max(0.0, self._deadline - monotonic())))
+            self._pause(backoff.next_seconds())
         raise self._out_of_time(trouble)
+
+    def _pause(self, seconds: float) -> None:
+        """For so long, or half of what is left: the nearer the end, the more often it is looked at again."""
+        left = max(0.0, self._deadline - monotonic())
+        sleep(min(seconds, left / 2 if left > LAST_LOOK_SECONDS else left))
 
     def _read(self) -> Instance:
         """As it is now; raises where it cannot come into the state any more."""

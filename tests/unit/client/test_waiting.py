@@ -26,6 +26,8 @@ class Scripted:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, *answers: Said | tuple[float, Said]) -> None:
         self.now, self.deadline, self.asked = 0.0, 0.0, 0
+        self.changes: tuple[float, Said] | None = None
+        """From when on there is another answer, and which."""
         self._answers = list(answers)
         monkeypatch.setattr(waiting, "monotonic", lambda: self.now)
         monkeypatch.setattr(waiting, "sleep", self.passes)
@@ -37,6 +39,8 @@ class Scripted:
     def instance(self, name: str) -> pb.Instance:
         assert (name, self.deadline) == ("instances/a1", SECONDS), "no call goes on beyond the time"
         self.asked += 1
+        if self.changes is not None and self.now >= self.changes[0]:
+            self._answers = [self.changes[1]]
         answer = self._answers.pop(0) if len(self._answers) > 1 else self._answers[0]
         seconds, said = answer if isinstance(answer, tuple) else (0.0, answer)
         self.passes(seconds)
@@ -68,7 +72,14 @@ def test_the_longer_it_takes_the_less_often_it_is_looked_at(monkeypatch: pytest.
     calls = Scripted(monkeypatch, in_state())
     with pytest.raises(TimedOutError):
         calls.result()
-    assert (5 < calls.asked < 15, calls.now) == (True, SECONDS)
+    assert (5 < calls.asked < 20, calls.now) == (True, SECONDS)
+
+
+def test_what_comes_just_before_the_end_of_the_time_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else it would be said to be held still, which it is no more."""
+    calls = Scripted(monkeypatch, in_state())
+    calls.changes = (SECONDS - 0.15, in_state("RELEASED"))
+    assert calls.result().state is State.RELEASED
 
 
 def test_a_rejection_ends_the_wait_for_a_release_alone(monkeypatch: pytest.MonkeyPatch) -> None:
