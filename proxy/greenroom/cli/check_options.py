@@ -7,6 +7,7 @@ checks themselves are imported when they are needed: the other commands should s
 import os
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from typing import TYPE_CHECKING, Annotated, Final, NoReturn
 
 import typer
@@ -90,9 +91,10 @@ def concluded(name: str, check: Callable[[], str], timeout_seconds: float) -> No
 
 
 def _said(ending: "Ending") -> int:
-    """The exit code is what counts: of a worker that passed nobody may hear otherwise because nobody reads the line."""
+    """The exit code is what counts: of a sound worker nobody may hear otherwise because nobody reads the line."""
     if ending.code:
-        complain(ending.line)
+        with suppress(OSError):
+            complain(ending.line)
         return int(ending.code)
     try:
         print(printable(ending.line), flush=True)

@@ -1,5 +1,6 @@
 """What the checks' options must be, and how a check ends the command."""
 
+import io
 import os
 import sys
 
@@ -52,6 +53,20 @@ def test_what_passed_has_passed_though_nobody_reads_the_line(monkeypatch: pytest
             concluded("smoke", lambda: "fine", 20)
         sys.stdout.flush()
     assert ended.value.exit_code == 0
+
+
+def test_what_is_inconclusive_is_no_failure_though_nobody_reads_the_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+
+    def torn() -> str:
+        raise CheckInconclusive("torn")
+
+    with io.TextIOWrapper(os.fdopen(writing, "wb", 0), write_through=True) as broken:
+        monkeypatch.setattr(sys, "stderr", broken)
+        with pytest.raises(typer.Exit) as ended:
+            concluded("smoke", torn, 20)
+    assert ended.value.exit_code == 75
 
 
 @pytest.mark.parametrize(
