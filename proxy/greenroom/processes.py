@@ -84,11 +84,12 @@ def _is_marked(mark: socket.socket, port: int) -> bool:
 
 def can_bind(host: str, port: int) -> bool:
     """Whether the address is this machine's and nothing listens on it."""
-    with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as probe:
-        # As servers do it: former connections that are still being wound up do not count.
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
+    try:
+        # A machine need not know IPv6 at all.
+        with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as probe:
+            # As servers do it: former connections that are still being wound up do not count.
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             probe.bind((host, port))
-        except OSError:
-            return False
+    except OSError:
+        return False
     return True

@@ -5,6 +5,8 @@ import signal
 import socket
 import sys
 
+import pytest
+
 from greenroom.processes import PORTS, allow_many_open_files, can_bind, die_with_parent, free_port
 
 
@@ -15,6 +17,12 @@ def test_a_port_that_is_listened_on_is_taken() -> None:
 
 def test_an_address_of_another_machine_cannot_be_had() -> None:
     assert not can_bind("192.0.2.1", 0)
+
+
+def test_where_there_is_no_ipv6_none_of_its_addresses_can_be_had(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert can_bind("::1", 0)
+    monkeypatch.setattr(socket, "AF_INET6", -2)  # One that no kernel has.
+    assert not can_bind("::1", 0)
 
 
 def test_a_free_port_can_be_bound_and_is_no_ephemeral_one() -> None:
