@@ -54,6 +54,7 @@ _WORDS: Final = {
     Cause.LEASE_ENDED: "its instance's lease has ended",
     Cause.STOPPING: "the proxy stops",
 }
+_NO_MORE: Final = "the proxy is stopping"
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,6 +152,9 @@ class Previews:
             server, address = await self._on_free_port(wanted)
         finally:
             self._opening.remove(wanted)
+        if self._is_stopping:  # All that there were have been closed by now, and nobody would close this one.
+            await server.stop(_NO_MORE)
+            raise NotReady(_NO_MORE)
         now = self._clock()
         expires = now + timedelta(seconds=wanted.ttl_seconds)
         ends = self._time() + wanted.ttl_seconds
@@ -158,7 +162,7 @@ class Previews:
 
     def _check_room(self, wanted: NewPreview) -> None:
         if self._is_stopping:
-            raise NotReady("the proxy is stopping")
+            raise NotReady(_NO_MORE)
         others = [*(one.preview.shows for one in self._open.values()), *self._opening]
         if len(others) >= MAX_PREVIEWS:
             raise TooManyPreviews(f"{MAX_PREVIEWS} previews are open at this proxy: close one, or ask another proxy")

@@ -19,6 +19,7 @@ from greenroom.preview.places import PreviewPlaces
 from greenroom.preview.previews import NewPreview, Previews
 from greenroom.preview.server import PreviewServer
 from greenroom.preview.unary import OwnLeases
+from greenroom.processes import can_bind
 from greenroom.store.follower import Follower
 from tests.support.control_side import EventLog, MovableClock
 from tests.support.mirroring import GATED, ONE, TWO, delete_event, fed_follower, held, record_kv, unconnected
@@ -124,6 +125,27 @@ async def test_whoever_gives_up_while_one_opens_leaves_none_that_nobody_knows_of
             await opening
         [opened] = await one.log.wait_named("preview.opened")
         assert one.previews.get(opened["preview"]).expires is not None
+
+
+async def test_none_is_left_that_opens_while_the_proxy_stops(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever closes them all has been there before."""
+    begun, may_start, start = asyncio.Event(), asyncio.Event(), PreviewServer.start
+
+    async def slow_start(server: PreviewServer, address: Address) -> None:
+        begun.set()
+        await may_start.wait()
+        await start(server, address)
+
+    monkeypatch.setattr(PreviewServer, "start", slow_start)
+    ports = (free_port(),)
+    async with side(places=PreviewPlaces(ports=ports)) as one:
+        opening = asyncio.ensure_future(one.previews.open(OF_ONE))
+        await begun.wait()
+        await one.previews.stop()
+        may_start.set()
+        with pytest.raises(NotReady, match="the proxy is stopping"):
+            await opening
+        assert (list(one.previews), can_bind("127.0.0.1", ports[0])) == ([], True)
 
 
 async def test_without_a_free_port_there_is_none() -> None:
