@@ -90,6 +90,6 @@ def can_bind(host: str, port: int) -> bool:
             # As servers do it: former connections that are still being wound up do not count.
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             probe.bind((host, port))
-    except OSError:
+    except (OSError, TypeError):  # The other one is Python's for what can be no name.
         return False
     return True

@@ -19,6 +19,12 @@ def test_an_address_of_another_machine_cannot_be_had() -> None:
     assert not can_bind("192.0.2.1", 0)
 
 
+@pytest.mark.parametrize("host", ["no such name", "a..b", "\u00fc" * 70, "a\0b", "\ud800", "x" * 300])
+def test_what_can_be_no_address_cannot_be_had(host: str) -> None:
+    """A worker says what it likes of where it listens, and a runner asks whether that is here."""
+    assert not can_bind(host, 0)
+
+
 def test_where_there_is_no_ipv6_none_of_its_addresses_can_be_had(monkeypatch: pytest.MonkeyPatch) -> None:
     assert can_bind("::1", 0)
     monkeypatch.setattr(socket, "AF_INET6", -2)  # One that no kernel has.

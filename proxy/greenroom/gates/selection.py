@@ -69,10 +69,7 @@ def host_of(address: str) -> str:
 
 def is_this_host(host: str) -> bool:
     """Whether an address is one of this host's interfaces: nobody else's can be listened on."""
-    try:
-        return bool(host) and can_bind(host, 0)
-    except (OSError, UnicodeError):  # No address at all.
-        return False
+    return bool(host) and can_bind(host, 0)
 
 
 def _any(glob: str | None, values: Collection[str]) -> bool:

@@ -57,6 +57,7 @@ def test_a_host_is_this_one_where_it_can_be_listened_on() -> None:
     assert is_this_host("::1")
     assert not is_this_host("192.0.2.1")
     assert not is_this_host("no such name")
+    assert not is_this_host("a\0b")
     assert not is_this_host("")
     assert (host_of("[::1]:80"), host_of("10.0.0.7:80"), host_of("nowhere")) == ("::1", "10.0.0.7", "")
 
