@@ -105,8 +105,12 @@ class Frontend:
         except OSError as error:  # Of the guard itself.
             self._end(why := f"the frontend cannot be started: {error.strerror}")
         finally:
-            self._end("the frontend was taken down")
+            self.take_down()
         self.log.warning("frontend.ended", instance=self.instance, why=why)
+
+    def take_down(self) -> None:
+        """Whoever uses it is told, also where `run` is cancelled before it has begun."""
+        self._end("the frontend was taken down")
 
     async def _run_there(self) -> str:
         """To its end, in words."""

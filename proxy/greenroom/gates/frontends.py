@@ -101,6 +101,7 @@ class Frontends:
         found = self._open.get(instance_id)
         if found is not None and found.frontend is frontend:
             del self._open[instance_id]
+            frontend.take_down()
             found.task.cancel()
 
 

@@ -53,13 +53,14 @@ async def test_with_the_release_it_is_taken_down_and_its_user_told() -> None:
     log, previews = EventLog(), SomePreviews()
     async with asyncio.TaskGroup() as group:
         frontends = Frontends(SETTINGS, previews, group.create_task, log)
-        using = await up(frontends, log, group)
-        using.add_done_callback(lambda done: done.exception())
+        using = asyncio.ensure_future(used(frontends))
+        await log.wait_named("frontend.started")
         assert frontends.instances == [ID]
         assert frontends.look_at(ID, shown(), NOW) is None
         assert frontends.look_at(ID, shown(state="RELEASED"), NOW) is None
         assert frontends.instances == []
-        using.cancel()
+        with pytest.raises(FrontendFailed, match="the frontend was taken down"):
+            await using
     assert previews.open == []
 
 

@@ -1,9 +1,14 @@
 """What becomes of frontends, by what their instances are. Processes: tests/integration/gates/test_frontends.py."""
 
+import asyncio
+from typing import Any
+
 import pytest
 
-from greenroom.gates.frontends import Fate, fate
-from tests.support.shown import shown
+from greenroom.gates.frontend import FrontendFailed, FrontendSettings
+from greenroom.gates.frontends import Fate, Frontends, fate
+from tests.support.control_side import EventLog
+from tests.support.shown import NOW, shown
 
 
 @pytest.mark.parametrize(
@@ -25,3 +30,20 @@ def test_what_waits_for_a_person_stays_a_while_and_what_is_gone_ends() -> None:
     instance.conditions[0].reason = "WithdrawnByPerson"
     assert fate(instance) is Fate.STAY_A_WHILE
     assert fate(None) is Fate.END
+
+
+async def test_one_that_is_taken_down_before_it_has_begun_keeps_nobody_waiting() -> None:
+    """The instance is released, or gone, in the moment in which its first gate asks for a frontend."""
+    previews: Any = None  # Nobody comes to ask it.
+    async with asyncio.TaskGroup() as group:
+        frontends = Frontends(FrontendSettings(("{port}",), 0.1, 10, 60), previews, group.create_task, EventLog())
+
+        async def use() -> None:
+            async with frontends.use(shown()):
+                pytest.fail("there is none")
+
+        using = asyncio.ensure_future(use())
+        await asyncio.sleep(0)
+        assert frontends.look_at(shown().id, None, NOW) is None
+        with pytest.raises(FrontendFailed, match="the frontend was taken down"):
+            await using
