@@ -180,6 +180,19 @@ def test_whoever_is_ready_and_still_held_is_forgotten() -> None:
     assert none_forgotten(Story()) == []
 
 
+def test_who_waits_for_a_gate_that_a_changed_instance_record_brought_is_not_forgotten() -> None:
+    """The proxy that wrote it has a rule of its own. Whoever passes that gate no more is there."""
+
+    def address(revision: int, value: bytes, *gates: str) -> Wrote:
+        return Wrote(revision, L, b"instance", value, gates=frozenset(gates), card=False)
+
+    at_first = [wrote(2), address(3, OLD, "smoke"), passed(4, 3)]
+    assert none_forgotten(check(at_first, [])) != []
+    story = check([*at_first, address(5, NEW, "smoke", "accuracy")], [])
+    assert none_forgotten(story) == []
+    assert story.of(L).open_gates == ["accuracy open"]
+
+
 def test_a_key_of_ours_that_outlives_the_lease_is_left_over() -> None:
     story = check([wrote(2), LeaseEnded(3, L)], [])
     assert none_left_over(story, [(L, b"\x01greenroom/instances/7f"), ("80", A)]) == [

@@ -347,7 +347,7 @@ def _written(standing: Standing, wrote: Wrote) -> Standing:
             return changed
         if standing.released:
             return _waits_later(changed, wrote, standing.later[key] | _not_seen(standing, wrote))
-        return _checked_anew(changed, wrote) if wrote.card else changed
+        return _checked_anew(changed, wrote) if wrote.card else _asked_for_more(changed, wrote)
     if standing.released and (gates_to_pass := _not_seen(standing, wrote)):
         added = replace(standing, held=Frozen({**standing.held, key: value}), order=order)
         return _waits_later(added, wrote, gates_to_pass)
@@ -357,7 +357,7 @@ def _written(standing: Standing, wrote: Wrote) -> Standing:
     added = replace(standing, held=Frozen({**standing.held, key: value}), order=order, opened=True)
     if wrote.card or not standing.opened:
         return _checked_anew(added, wrote)
-    return replace(added, gates=_opened(added, wrote.revision, wrote.gates - added.gates.keys()))
+    return _asked_for_more(added, wrote)
 
 
 def _not_seen(standing: Standing, wrote: Wrote) -> frozenset[str]:
@@ -381,6 +381,11 @@ def _checked_anew(standing: Standing, wrote: Wrote) -> Standing:
     """A card was registered or changed: whatever passed so far was about something else."""
     known = {name for name, gate in standing.gates.items() if gate.state != "failed"}
     return replace(standing, gates=_opened(standing, wrote.revision, known | (wrote.gates - standing.gates.keys())))
+
+
+def _asked_for_more(standing: Standing, wrote: Wrote) -> Standing:
+    """An instance record came or changed: nothing that passed was about it, but its own gates have to pass too."""
+    return replace(standing, gates=_opened(standing, wrote.revision, wrote.gates - standing.gates.keys()))
 
 
 def _opened(standing: Standing, revision: int, names: Iterable[str]) -> Frozen:
